@@ -1,5 +1,4 @@
-//! What may stand on the command line, apart from the arguments of each command, which stand with
-//! the command.
+//! Global command-line arguments. The module of each command has its own arguments.
 
 use std::{
     ffi::OsString,
@@ -25,7 +24,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// How lines of the log are written.
+/// The format of log lines.
 #[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 enum LogFormat {
     /// For people
@@ -35,7 +34,7 @@ enum LogFormat {
     Json,
 }
 
-/// How much is said, and how.
+/// Level and format of the log.
 #[derive(Args)]
 pub(crate) struct Log {
     /// Say more
@@ -92,7 +91,7 @@ impl Log {
         });
         let lines = tracing_subscriber::fmt::layer()
             .with_writer(move || Lines(id.clone()))
-            // Whoever closed standard error does not want to hear of that.
+            // If standard error is closed, nobody reports that.
             .log_internal_errors(false);
         let subscriber = tracing_subscriber::registry().with(filter);
         match self.format {
@@ -106,7 +105,7 @@ impl Log {
     }
 }
 
-/// Writes lines of the log to standard error, behind their id if they have one.
+/// Writes log lines to standard error, each after the id if there is one.
 struct Lines(Option<String>);
 
 impl Write for Lines {
@@ -154,12 +153,12 @@ pub(crate) fn as_mount_helper(arguments: Vec<OsString>) -> Vec<OsString> {
                     }
                 }
             }
-            // What mount(8) passes on: not for us.
+            // mount(8) passes these on. They have no effect here.
             Some("-s" | "-f" | "-n" | "-v") => {}
             _ => line.push(word),
         }
     }
-    // mount(8) says nothing of what is its default, and devices and setuid programs are.
+    // mount(8) does not pass its defaults, and `dev` and `suid` are defaults.
     if !rest.iter().any(|option| option == "remount") {
         rest.splice(0..0, ["suid".to_owned(), "dev".to_owned()]);
     }
@@ -167,7 +166,7 @@ pub(crate) fn as_mount_helper(arguments: Vec<OsString>) -> Vec<OsString> {
     line
 }
 
-/// Lines are made of events; of spans they have the fields.
+/// Whether this is an event. Log lines are written for events; spans only add fields.
 fn is_event(what: &Metadata<'_>) -> bool {
     what.is_event()
 }

@@ -91,7 +91,7 @@ fn without_login(text: &str) -> String {
     };
     let before = &rest[..rest.find('?').unwrap_or(rest.len())];
     let end = match scheme.as_str() {
-        // The password may hold anything if an address in parentheses stands behind it.
+        // The password may hold anything if an address in parentheses comes after it.
         "mysql://" if rest.contains(")/") => rest.find(")/"),
         "mysql://" if before.contains('@') => before.rfind('/'),
         // Else it may hold neither slashes nor question marks, but whoever tries does not want it

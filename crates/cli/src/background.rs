@@ -1,8 +1,8 @@
-//! Going to the background: the program begins again as a process of its own, and this one waits
-//! for its word.
+//! Starts the program again as a background process, and waits until that process reports that it
+//! is ready or has failed.
 //!
-//! What must stay true: whoever started it learns whether it works, and why not; nothing is left
-//! running that did not report in time.
+//! What must stay true: the caller learns whether the process works, and why not. A process that
+//! did not report in time does not stay.
 
 use std::{
     env,
@@ -21,9 +21,9 @@ use crate::arguments;
 
 /// Set for the process in the background.
 const CHILD: &str = "SLUICE_BACKGROUND";
-/// What it says when it works.
+/// What it prints when it is ready.
 const READY: &str = "ready";
-/// Seconds to wait for that, unless `JFS_MOUNT_TIMEOUT` says otherwise.
+/// Seconds to wait for that, unless `JFS_MOUNT_TIMEOUT` sets another limit.
 const TIMEOUT: u64 = 60;
 
 /// Whether this is the process in the background.
@@ -76,12 +76,12 @@ pub(crate) fn patience() -> Duration {
     Duration::from_secs(seconds.unwrap_or(TIMEOUT))
 }
 
-/// Makes of `command` one whose output nobody waits for.
+/// Makes `command` an ordinary process, not one that reports to this one.
 pub(crate) fn no_child(command: &mut Command) {
     command.env_remove(CHILD);
 }
 
-/// The first line that the process says, and if it ended after that, the rest.
+/// The first line of output. If that is no success, also the rest.
 fn first_word(child: &mut Child, patience: Duration) -> Option<(String, String)> {
     let mut output = BufReader::new(child.stdout.take()?);
     let (sender, receiver) = mpsc::channel();
@@ -105,12 +105,12 @@ pub(crate) fn detach() {
     }
 }
 
-/// In the background: tells who waits that it works, and has nothing more to say to them.
+/// In the background: reports that it is ready. It reports nothing after that.
 pub(crate) fn ready() {
     if !is_child() {
         return;
     }
-    // Nobody may wait any more; the mount works all the same.
+    // The waiting process may have ended. The mount works all the same.
     let mut out = std::io::stdout();
     let _ = writeln!(out, "{READY}").and_then(|()| out.flush());
     if let Ok(null) = File::options().write(true).open("/dev/null") {
@@ -120,14 +120,14 @@ pub(crate) fn ready() {
     let _ = env::set_current_dir("/");
 }
 
-/// In the background: tells who waits why it does not.
+/// In the background: reports why it failed.
 pub(crate) fn failed(message: &str) {
     if is_child() {
         let _ = writeln!(std::io::stdout(), "{message}");
     }
 }
 
-/// Where the background's log goes unless told.
+/// The default log file of a background process.
 pub(crate) fn default_log() -> PathBuf {
     match env::var("HOME") {
         Ok(home) if !rustix::process::geteuid().is_root() => Path::new(&home).join(".sluice/sluice.log"),

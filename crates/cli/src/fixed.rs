@@ -1,31 +1,31 @@
-//! What stays as it is while a volume is mounted, whoever serves it.
+//! Settings that an upgrade cannot change.
 //!
-//! What must stay true: a server that would change any of it is refused before anything stops.
+//! What must stay true: a new server with other values is refused before the running one stops.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The volume, and what the kernel was told when it was mounted.
+/// The volume, and the options that the kernel got when it was mounted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Fixed {
     /// The volume's UUID.
     pub(crate) uuid: String,
-    /// Names as the command line has them, with their values.
+    /// Options by their names on the command line, with their values.
     pub(crate) options: BTreeMap<String, String>,
     /// Cache directories that may hold staged blocks.
     pub(crate) staging: Vec<String>,
 }
 
 impl Fixed {
-    /// Whether a server of which `next` is so may follow; if not, why. `caches` are its cache
+    /// Whether a server with the settings `next` may take over; if not, why. `caches` are its cache
     /// directories.
     pub(crate) fn allows(&self, next: &Self, caches: &[String]) -> Result<(), String> {
         if self.uuid != next.uuid {
             return Err("another volume is mounted there already; unmount it, or say --force".into());
         }
         for (name, value) in &next.options {
-            // An older build does not tell of all.
+            // An older build does not report all of them.
             if let Some(now) = self.options.get(name)
                 && now != value
             {

@@ -21,6 +21,7 @@ mod engines;
 mod fixed;
 mod flags;
 mod fstab;
+mod group;
 mod guardian;
 mod internal_file;
 mod metrics;

@@ -1,7 +1,6 @@
-//! What commands print on standard output.
+//! The standard output of commands.
 //!
-//! What must stay true: whoever stops reading, as `head` does, ends the command quietly, as it ends
-//! other tools.
+//! What must stay true: a closed pipe, as with `head`, ends the command quietly.
 
 use std::{
     fmt,
@@ -22,8 +21,7 @@ macro_rules! outln {
     ($($text:tt)*) => { $crate::output::write_line(::std::format_args!($($text)*)) };
 }
 
-/// Prints as [`eprintln!`] does. Nobody hears it if standard error cannot be written: the work goes
-/// on.
+/// Prints as [`eprintln!`] does. If standard error cannot be written, the work continues.
 macro_rules! errln {
     ($($text:tt)*) => { $crate::output::complain(::std::format_args!($($text)*)) };
 }
@@ -42,7 +40,7 @@ pub(crate) fn write_line(text: fmt::Arguments<'_>) {
     check(out.write_fmt(text).and_then(|()| out.write_all(b"\n")));
 }
 
-/// Ends the program if nobody reads what it prints, or if it cannot be written.
+/// Ends the program if its output is closed or cannot be written.
 fn check(written: io::Result<()>) {
     let Err(error) = written else { return };
     if error.kind() == ErrorKind::BrokenPipe {

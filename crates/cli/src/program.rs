@@ -1,4 +1,4 @@
-//! The command line as a whole, for commands that tell of it.
+//! The definition of the whole command line, for commands that describe it.
 
-/// Defines it.
+/// Builds the definition.
 pub(crate) type Program = fn() -> clap::Command;

@@ -1,22 +1,22 @@
-//! Which backups of the metadata stay, and which go.
+//! Which backups of the metadata are kept, and which are deleted.
 //!
-//! What must stay true: the rules are those of `JuiceFS`, since each program clears away what the
-//! other wrote: all of 2 days, one a day of 2 weeks, one a week of 2 months, one a month of 2
-//! years.
+//! What must stay true: the rules are those of `JuiceFS`, because each program deletes the backups
+//! of the other. It keeps all of the last two days, one a day for two weeks, one a week for two
+//! months, and one a month for two years.
 
 use sluice_types::Time;
 
-/// The time in the name of a backup. Such texts sort as the times do.
+/// The time in the name of a backup. These texts sort by time.
 pub(crate) const STAMP: &str = "%Y-%m-%d-%H%M%S";
 const PREFIX: &str = "dump-";
 const DAY: i64 = 86_400;
 
-/// The name of a backup that began at `now`; `suffix` says what is in it.
+/// The name of a backup that began at `now`; `suffix` says what it contains.
 pub(crate) fn name(now: Time, suffix: &str) -> String {
     format!("{PREFIX}{}{suffix}", now.utc(STAMP))
 }
 
-/// Those of the backups `names` with this `suffix` that go. Other names are nobody's business here.
+/// The backups in `names` with this `suffix` that are to be deleted. Other names are ignored.
 pub(crate) fn outdated(names: &[String], suffix: &str, now: Time) -> Vec<String> {
     let mut backups: Vec<(Time, &String)> =
         names.iter().filter_map(|name| Some((time(name, suffix)?, name))).collect();
@@ -53,7 +53,7 @@ pub(crate) fn outdated(names: &[String], suffix: &str, now: Time) -> Vec<String>
     outdated
 }
 
-/// Of a period, latest first, the earliest stays.
+/// Keeps the earliest backup of a period, which is sorted with the latest first.
 fn keep_earliest(period: &mut Vec<String>, outdated: &mut Vec<String>) {
     period.pop();
     outdated.append(period);

@@ -31,6 +31,7 @@ use crate::{
     backup::Backups,
     fixed::Fixed,
     flags::FuseFlags,
+    group::CacheGroup,
     guardian::{GuardianSocket, Message},
     metrics::{self, Exporter},
     push::Pushes,
@@ -53,7 +54,7 @@ enum End {
 }
 
 /// A mount that another server had.
-pub(crate) struct Taken {
+pub(crate) struct ResumedMount {
     pub(crate) connection: Connection,
     /// Of the kernel's device.
     pub(crate) devices: Vec<OwnedFd>,
@@ -75,6 +76,8 @@ pub(crate) struct Serving<'a> {
     pub(crate) pushes: Option<Pushes>,
     /// How the metadata are backed up, if they are.
     pub(crate) backups: Option<Backups>,
+    /// The clients with which the cache is shared, if it is.
+    pub(crate) group: Option<Arc<CacheGroup>>,
     pub(crate) read_only: bool,
     /// What a successor cannot change.
     pub(crate) fixed: Fixed,
@@ -86,7 +89,11 @@ pub(crate) struct Serving<'a> {
 
 /// Mounts, or takes up a mount, and serves until somebody unmounts, a signal comes or the volume is
 /// gone.
-pub(crate) fn serve(serving: &Serving<'_>, mountpoint: &Path, taken: Option<Taken>) -> Result<ExitCode> {
+pub(crate) fn serve(
+    serving: &Serving<'_>,
+    mountpoint: &Path,
+    resumed: Option<ResumedMount>,
+) -> Result<ExitCode> {
     // First, since threads inherit it.
     steady();
     raise_priority();
@@ -102,7 +109,7 @@ pub(crate) fn serve(serving: &Serving<'_>, mountpoint: &Path, taken: Option<Take
             let _ = sender.send(End::Volume);
         }
     }));
-    let fresh = taken.is_none();
+    let fresh = resumed.is_none();
     let vfs = match open_vfs(serving, vfs_config, fresh) {
         Ok(vfs) => vfs,
         Err(error) => {
@@ -113,7 +120,7 @@ pub(crate) fn serve(serving: &Serving<'_>, mountpoint: &Path, taken: Option<Take
             return Err(error);
         }
     };
-    let session = match mount(serving, &vfs, mountpoint, taken) {
+    let session = match mount(serving, &vfs, mountpoint, resumed) {
         Ok(session) => session,
         Err(error) => {
             if fresh {
@@ -146,6 +153,9 @@ pub(crate) fn serve(serving: &Serving<'_>, mountpoint: &Path, taken: Option<Take
         backups.start(&meta);
     }
     let served = session.run();
+    if let Some(group) = &serving.group {
+        group.leave();
+    }
     let closed = vfs.close(None);
     if let Some(why) = ended.get() {
         tracing::error!("the mount of {name} has ended: {why}");
@@ -186,9 +196,10 @@ fn obey(socket: &GuardianSocket, sender: &mpsc::Sender<End>) {
 fn open_vfs(serving: &Serving<'_>, mut config: VfsConfig, check: bool) -> Result<Arc<Vfs>> {
     let tries = Arc::<sluice_object::layers::Stats>::default();
     let store = sluice_object::open_observed(&serving.store, Arc::clone(&tries))?;
-    let more = serving.backups.as_ref().map(Backups::metrics);
-    config.metrics =
-        Some(metrics::all([Some(metrics::of_tries(tries)), more].into_iter().flatten().collect()));
+    let more =
+        [serving.backups.as_ref().map(Backups::metrics), serving.group.as_deref().map(CacheGroup::metrics)];
+    let all = [Some(metrics::of_tries(tries))].into_iter().chain(more).flatten();
+    config.metrics = Some(metrics::all(all.collect()));
     // A mount that is taken up waits for it instead.
     if check {
         let uuid = serving.meta.env().format().uuid.clone();
@@ -196,7 +207,11 @@ fn open_vfs(serving: &Serving<'_>, mut config: VfsConfig, check: bool) -> Result
     }
     let index = MetaIndex::new(Arc::clone(&serving.meta));
     let data = DataStore::open(&serving.data, store, Arc::clone(&index) as _, None)?;
-    Ok(Vfs::new(index, data, config))
+    let vfs = Vfs::new(index, data, config);
+    if let Some(group) = &serving.group {
+        group.start(vfs.data())?;
+    }
+    Ok(vfs)
 }
 
 /// Refuses a store that cannot serve the volume.
@@ -229,7 +244,12 @@ fn check_store(store: &dyn ObjectStore, uuid: &str, thoroughly: bool) -> Result<
     })
 }
 
-fn mount(serving: &Serving<'_>, vfs: &Arc<Vfs>, mountpoint: &Path, taken: Option<Taken>) -> Result<Session> {
+fn mount(
+    serving: &Serving<'_>,
+    vfs: &Arc<Vfs>,
+    mountpoint: &Path,
+    resumed: Option<ResumedMount>,
+) -> Result<Session> {
     let fs = VolumeFs::new(Arc::clone(vfs));
     let name = vfs.meta().env().format().name.clone();
     let (mut options, config) = serving.fuse.mount_options(&name, fs.features())?;
@@ -237,7 +257,7 @@ fn mount(serving: &Serving<'_>, vfs: &Arc<Vfs>, mountpoint: &Path, taken: Option
         options.set_read_only(true);
     }
     let served = Arc::clone(&fs) as _;
-    let Some(Taken { connection, devices, past }) = taken else {
+    let Some(ResumedMount { connection, devices, past }) = resumed else {
         let session = Session::mount(served, mountpoint, &options, config)?;
         fs.notify(session.handle().notifier());
         keep_underway(&session, &serving.journal);

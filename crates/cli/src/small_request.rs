@@ -1,7 +1,7 @@
-//! Small requests over HTTP to what watches a mount: a Consul, a Pushgateway.
+//! Small HTTP requests to monitoring services: a Consul, a Pushgateway.
 //!
-//! What must stay true: a connection takes its deadline at most, and so does a whole exchange,
-//! however slowly an answer comes.
+//! What must stay true: connecting has a deadline. So has a whole exchange, however slowly the
+//! answer comes.
 
 use std::{
     io::{ErrorKind, Read as _, Write as _},
@@ -11,15 +11,15 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-/// Deadline of a connection, and of a request with its answer.
+/// The deadline of a connection, and of a request with its answer.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Most bytes of an answer that are looked at.
+/// Most bytes of an answer that are read.
 const ANSWER: usize = 64 << 10;
 
-/// A connection to `address` (`HOST:PORT`), each step on which has a deadline.
+/// Connects to `address` (`HOST:PORT`). Each step on the connection has a deadline.
 ///
 /// # Errors
-/// The name has no address, or nobody answers at any.
+/// The name has no address, or no address answers.
 pub(crate) fn connect(address: &str) -> Result<TcpStream> {
     let about = || format!("cannot reach {address}");
     let mut last = None;
@@ -36,10 +36,10 @@ pub(crate) fn connect(address: &str) -> Result<TcpStream> {
     Err(last.map_or_else(|| anyhow::anyhow!("the name has no address"), Into::into)).with_context(about)
 }
 
-/// Puts `body` at `path`; `headers` are whole lines, with their ends.
+/// Sends `body` to `path` with PUT; `headers` are whole lines with their ends.
 ///
 /// # Errors
-/// The connection's, or what the server answers if that is no success.
+/// The connection's, or the server's answer if that is no success.
 pub(crate) fn put(mut stream: TcpStream, host: &str, path: &str, headers: &str, body: &str) -> Result<()> {
     let until = Instant::now() + DEADLINE;
     let length = body.len();
@@ -54,7 +54,7 @@ pub(crate) fn put(mut stream: TcpStream, host: &str, path: &str, headers: &str, 
     Ok(())
 }
 
-/// The first bytes of what comes until the server hangs up.
+/// The first bytes of the answer, until the server closes the connection.
 fn answer(mut stream: TcpStream, until: Instant) -> Result<Vec<u8>> {
     let (mut answer, mut part) = (Vec::new(), [0; 4096]);
     while answer.len() < ANSWER {

@@ -53,7 +53,7 @@ pub(crate) fn host_name() -> String {
 }
 
 /// The addresses of this machine, but for those that mean itself or its link.
-fn addresses() -> Vec<String> {
+pub(crate) fn addresses() -> Vec<String> {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     let mut found = v4_addresses(&read("/proc/net/fib_trie"));
     found.extend(v6_addresses(&read("/proc/net/if_inet6")));

@@ -3,7 +3,10 @@
 //! What must stay true: a read of a cached block runs on the calling thread, holds no lock over
 //! I/O, and switches to no other thread. A block is never fetched twice at once.
 
+mod keep;
 mod put;
+mod shared;
+mod store_reads;
 
 use std::{
     ops::Range,
@@ -23,11 +26,12 @@ use tokio::{
 
 use crate::{
     budget::Budget,
-    cache::{AWAITED, BEGUN, DiskCache, SecondChance},
+    cache::{DiskCache, SecondChance},
     config::DataConfig,
-    flight::{Flights, Leader, Seat},
+    flight::{Flights, Leader, Role},
     gate::{Gate, until},
     layout::{BlockKey, Layout},
+    peers::{OwnerAction, Peers},
     staging::Staging,
     stats::Stats,
 };
@@ -67,6 +71,8 @@ pub(crate) struct BlockStore {
     memory: SecondChance<BlockKey, Bytes>,
     disk: Option<Arc<DiskCache>>,
     staging: Option<Arc<Staging>>,
+    peers: Option<Arc<dyn Peers>>,
+    store_reads: store_reads::StoreReads,
     flights: Arc<Flights>,
     uploads: Gate,
     downloads: Gate,
@@ -104,6 +110,8 @@ impl BlockStore {
             memory: SecondChance::new(),
             disk,
             staging,
+            peers: config.peers.clone(),
+            store_reads: store_reads::StoreReads::default(),
             flights: Arc::default(),
             uploads: Gate::new(config.max_uploads),
             downloads: Gate::new(config.max_downloads),
@@ -196,7 +204,12 @@ impl BlockStore {
         self.stats.cache_miss_bytes.add(u64::from(range.end - range.start));
         let little = (range.end - range.start) <= key.size / RANGED_SHARE;
         let ranged = self.store.ranged() && self.compression == Compression::None;
-        if little && ranged && self.flights.find(key).is_none() {
+        // The owner of a block reads all of it, since others will ask for it.
+        let little = little && self.flights.find(key).is_none() && !self.owns(key);
+        if little && let Some(bytes) = self.part_from_peers(key, &range, interrupt) {
+            return Ok(bytes);
+        }
+        if little && ranged {
             if self.prefetch {
                 self.prefetch_quietly(key);
             }
@@ -217,7 +230,7 @@ impl BlockStore {
         interrupt: &Interrupt,
     ) -> Result<Bytes, ObjectError> {
         let fetched = match self.flights.join(key) {
-            Seat::Leader(leader) => {
+            Role::Leader(leader) => {
                 let mut flight = Box::pin(Arc::clone(self).lead(leader, purpose));
                 let fetched = self.runtime.block_on(until(flight.as_mut(), &mut || interrupt.is_set()));
                 if fetched.is_none() {
@@ -226,7 +239,7 @@ impl BlockStore {
                 }
                 fetched
             }
-            Seat::Passenger(flight) => flight.wait(self.give_up * 2, interrupt),
+            Role::Follower(flight) => flight.wait(self.give_up * 2, interrupt),
         };
         fetched.unwrap_or_else(|| Err(self.in_vain(key)))
     }
@@ -260,6 +273,9 @@ impl BlockStore {
     pub(crate) fn warm(self: &Arc<Self>, key: BlockKey, interrupt: &Interrupt) -> Result<bool, ObjectError> {
         if self.location(key).is_some() {
             return Ok(true);
+        }
+        if let Some(warmed) = self.at_owner(key, OwnerAction::Warm, interrupt) {
+            return Ok(warmed);
         }
         // All that are warmed up hold no more memory than all that are read, and under a limit of
         // bandwidth they keep readers waiting no longer than a moment.
@@ -296,7 +312,7 @@ impl BlockStore {
         if crowded || self.is_near(key) {
             return;
         }
-        if let Seat::Leader(leader) = self.flights.join(key) {
+        if let Role::Leader(leader) = self.flights.join(key) {
             self.stats.prefetches.add(1);
             self.runtime.spawn(Arc::clone(self).lead(leader, Purpose::Ahead));
         }
@@ -306,7 +322,7 @@ impl BlockStore {
     /// again.
     fn prefetch_quietly(self: &Arc<Self>, key: BlockKey) {
         let Ok(permit) = Arc::clone(&self.prefetches).try_acquire_owned() else { return };
-        if let Seat::Leader(leader) = self.flights.join(key) {
+        if let Role::Leader(leader) = self.flights.join(key) {
             self.stats.prefetches.add(1);
             let fetch = Arc::clone(self).lead(leader, Purpose::Part);
             self.runtime.spawn(async move {
@@ -323,13 +339,13 @@ impl BlockStore {
         let fetched = if let Some(whole) = self.memory.get(&key) {
             Ok(whole)
         } else {
-            let fetched = self.fetch(key, None).await;
+            let fetched = self.fetch_whole(key).await;
             if let Ok(whole) = &fetched {
                 self.keep(key, whole, purpose);
             }
             fetched
         };
-        leader.land(fetched.clone());
+        leader.complete(fetched.clone());
         fetched
     }
 
@@ -398,68 +414,6 @@ impl BlockStore {
             Err(_) => self.stats.object_errors.add(1),
         }
         deleted
-    }
-
-    /// Drops a block from the caches.
-    pub(crate) fn forget(&self, key: BlockKey) {
-        self.memory.remove(&key);
-        if let Some(disk) = &self.disk {
-            disk.remove(key);
-        }
-    }
-
-    /// [`Self::forget`] for the runtime's threads, which must not wait for the disk.
-    pub(crate) async fn forget_async(&self, key: BlockKey) {
-        self.memory.remove(&key);
-        if let Some(disk) = self.disk.clone() {
-            let _ = tokio::task::spawn_blocking(move || disk.remove(key)).await;
-        }
-    }
-
-    /// Keeps a block that was fetched.
-    fn keep(&self, key: BlockKey, whole: &Bytes, purpose: Purpose) {
-        if purpose == Purpose::Warm && self.disk.is_some() {
-            return;
-        }
-        self.remember(key, whole, if purpose == Purpose::Ahead { AWAITED } else { BEGUN });
-        if self.full_reads || key.size < self.layout.block_size || purpose == Purpose::Part {
-            self.offer(key, whole);
-        }
-    }
-
-    /// Keeps a block in memory for so many chances.
-    fn remember(&self, key: BlockKey, data: &Bytes, chances: u8) {
-        let capacity = self.memory_capacity();
-        let weight = u64::from(key.size) + 128;
-        if weight <= capacity {
-            let used = self.memory.insert(key, data.clone(), (weight, chances), capacity);
-            self.stats.memory_bytes.set(used);
-            self.budget.set_cached(used);
-        }
-    }
-
-    /// Shrinks the memory cache to what writers leave.
-    pub(crate) fn shrink_memory(&self) {
-        let cached = self.memory.shrink(self.memory_capacity());
-        self.stats.memory_bytes.set(cached);
-        self.budget.set_cached(cached);
-        self.stats.buffer_bytes.set(self.budget.used());
-    }
-
-    /// Bytes that cached blocks may take in memory now.
-    pub(crate) fn memory_capacity(&self) -> u64 {
-        let limit = self.budget.limit();
-        if self.disk.is_some() {
-            // Blocks in local files are in the kernel's page cache, too.
-            return limit / MEMORY_FLOOR;
-        }
-        limit.saturating_sub(self.budget.used()).clamp(limit / MEMORY_FLOOR, limit / MEMORY_CEILING)
-    }
-
-    fn offer(&self, key: BlockKey, data: &Bytes) {
-        if let Some(disk) = &self.disk {
-            disk.offer(key, data.clone());
-        }
     }
 
     /// Waits for a permit to send a request to the store.

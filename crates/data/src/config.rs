@@ -2,11 +2,11 @@
 //!
 //! What must stay true: `Default` is what `JuiceFS` users get without flags.
 
-use std::{cmp::Ordering, path::PathBuf, time::Duration};
+use std::{cmp::Ordering, path::PathBuf, sync::Arc, time::Duration};
 
 use sluice_object::Compression;
 
-use crate::error::DataError;
+use crate::{error::DataError, peers::Peers};
 
 const MIB: u64 = 1 << 20;
 
@@ -48,6 +48,8 @@ pub struct DataConfig {
     pub auto_compact: bool,
     /// Local cache files.
     pub cache: CacheConfig,
+    /// Other clients that share their caches, if any.
+    pub peers: Option<Arc<dyn Peers>>,
     /// Acknowledge data once it is on the local disk, and upload later. Needs a cache directory.
     pub writeback: Option<WritebackConfig>,
 }
@@ -71,6 +73,7 @@ impl Default for DataConfig {
             flush_idle: Duration::from_secs(1),
             auto_compact: true,
             cache: CacheConfig::default(),
+            peers: None,
             writeback: None,
         }
     }

@@ -1,6 +1,6 @@
-//! One fetch per block, however many readers need it. Such a fetch is called a flight.
+//! Single-flight requests: one fetch per block, however many readers need it.
 //!
-//! What must stay true: each flight gets a result. The thread that fetches holds a [`Leader`]. If
+//! What must stay true: each fetch gets a result. The thread that fetches holds a [`Leader`]. If
 //! that is dropped early, the result is an error.
 
 use std::{
@@ -28,29 +28,29 @@ pub(crate) struct Flights(Mutex<FxHashMap<BlockKey, Arc<Flight>>>);
 /// One fetch under way.
 #[derive(Debug, Default)]
 pub(crate) struct Flight {
-    landed: Mutex<Option<Fetched>>,
+    result: Mutex<Option<Fetched>>,
     changed: Condvar,
 }
 
-/// The role of a reader in a flight: it fetches, or it waits for the one that fetches.
+/// The role of a reader: it fetches, or it waits for the one that fetches.
 #[derive(Debug)]
-pub(crate) enum Seat {
+pub(crate) enum Role {
     Leader(Leader),
-    Passenger(Arc<Flight>),
+    Follower(Arc<Flight>),
 }
 
 impl Flights {
-    pub(crate) fn join(self: &Arc<Self>, key: BlockKey) -> Seat {
+    pub(crate) fn join(self: &Arc<Self>, key: BlockKey) -> Role {
         let mut flights = self.0.lock();
         if let Some(flight) = flights.get(&key) {
-            return Seat::Passenger(Arc::clone(flight));
+            return Role::Follower(Arc::clone(flight));
         }
         let flight = Arc::new(Flight::default());
         flights.insert(key, Arc::clone(&flight));
-        Seat::Leader(Leader { key, flight, flights: Arc::clone(self) })
+        Role::Leader(Leader { key, flight, flights: Arc::clone(self) })
     }
 
-    /// The flight that fetches `key`, if there is one.
+    /// The fetch of `key` that is under way, if there is one.
     pub(crate) fn find(&self, key: BlockKey) -> Option<Arc<Flight>> {
         self.0.lock().get(&key).cloned()
     }
@@ -60,15 +60,15 @@ impl Flight {
     /// Waits for the result, at most `timeout`, and no longer than a caller waits for the answer.
     pub(crate) fn wait(&self, timeout: Duration, interrupt: &Interrupt) -> Option<Fetched> {
         let until = Instant::now() + timeout;
-        let mut landed = self.landed.lock();
-        while landed.is_none() && !interrupt.is_set() {
+        let mut result = self.result.lock();
+        while result.is_none() && !interrupt.is_set() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
             }
-            self.changed.wait_for(&mut landed, left.min(CALLER_CHECK));
+            self.changed.wait_for(&mut result, left.min(CALLER_CHECK));
         }
-        landed.clone()
+        result.clone()
     }
 }
 
@@ -85,16 +85,16 @@ impl Leader {
         self.key
     }
 
-    pub(crate) fn land(self, fetched: Fetched) {
-        *self.flight.landed.lock() = Some(fetched);
+    pub(crate) fn complete(self, fetched: Fetched) {
+        *self.flight.result.lock() = Some(fetched);
     }
 }
 
 impl Drop for Leader {
     fn drop(&mut self) {
         self.flights.0.lock().remove(&self.key);
-        let mut landed = self.flight.landed.lock();
-        landed.get_or_insert_with(|| {
+        let mut result = self.flight.result.lock();
+        result.get_or_insert_with(|| {
             Err(ObjectError::Unavailable {
                 action: "read",
                 key: format!("block {} of slice {}", self.key.index, self.key.id),
@@ -102,7 +102,7 @@ impl Drop for Leader {
                 reason: "the client is shutting down".into(),
             })
         });
-        drop(landed);
+        drop(result);
         self.flight.changed.notify_all();
     }
 }
@@ -114,12 +114,12 @@ mod tests {
     const KEY: BlockKey = BlockKey { id: 1, index: 0, size: 3 };
 
     #[test]
-    fn passengers_get_what_the_leader_fetched() {
+    fn followers_get_what_the_leader_fetched() {
         let flights = Arc::new(Flights::default());
-        let Seat::Leader(leader) = flights.join(KEY) else { panic!("first one leads") };
-        let Seat::Passenger(flight) = flights.join(KEY) else { panic!("second one waits") };
+        let Role::Leader(leader) = flights.join(KEY) else { panic!("first one leads") };
+        let Role::Follower(flight) = flights.join(KEY) else { panic!("second one waits") };
         let waiter = std::thread::spawn(move || flight.wait(Duration::from_secs(30), &Interrupt::never()));
-        leader.land(Ok(Bytes::from_static(b"abc")));
+        leader.complete(Ok(Bytes::from_static(b"abc")));
         assert_eq!(waiter.join().unwrap().unwrap().unwrap(), "abc");
         assert!(flights.find(KEY).is_none());
     }
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn a_leader_that_gives_up_leaves_nobody_waiting() {
         let flights = Arc::new(Flights::default());
-        let Seat::Leader(leader) = flights.join(KEY) else { panic!("first one leads") };
+        let Role::Leader(leader) = flights.join(KEY) else { panic!("first one leads") };
         let flight = flights.find(KEY).unwrap();
         drop(leader);
         assert!(flight.wait(Duration::from_secs(30), &Interrupt::never()).unwrap().is_err());

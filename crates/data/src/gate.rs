@@ -1,7 +1,7 @@
 //! Waits for the object store: for a permit to send a request, and for the answer.
 //!
-//! What must stay true: a wait for a permit lasts as long as the store serves others. A wait for an
-//! answer lasts as long as a caller waits.
+//! What must stay true: a wait for a permit fails only if the store answers no request for its
+//! limit. A wait for an answer ends when no caller waits any more.
 
 use std::{
     future::Future,
@@ -21,7 +21,7 @@ use crate::flight::CALLER_CHECK;
 #[derive(Debug)]
 pub(crate) struct Gate {
     places: Semaphore,
-    /// When the store last answered one.
+    /// When the store last answered a request.
     served: Mutex<Instant>,
 }
 
@@ -34,7 +34,8 @@ impl Gate {
         *self.served.lock() = Instant::now();
     }
 
-    /// A permit, or why there is none. Waits until the store has answered no request for `limit`.
+    /// A permit, or the reason why there is none. Fails once the store has answered no request for
+    /// `limit`.
     pub(crate) async fn place(&self, limit: Duration) -> Result<SemaphorePermit<'_>, &'static str> {
         let mut place = pin!(self.places.acquire());
         loop {
@@ -47,7 +48,7 @@ impl Gate {
     }
 }
 
-/// The result of `work`; `None` if `gone` returns before that no caller waits any more.
+/// The result of `work`; `None` if `gone` returns first, because no caller waits any more.
 pub(crate) async fn until<F: Future + Unpin>(
     mut work: F,
     gone: &mut dyn FnMut() -> bool,

@@ -1,7 +1,8 @@
-//! What the data path uses of the metadata: the records of chunks, and how to append to them.
+//! The part of the metadata that the data path uses: the records of chunks, and how to append to
+//! them.
 //!
-//! What must stay true: this is all that it uses. No engine, no inode attribute and no transaction
-//! appears here.
+//! What must stay true: the data path uses nothing else of the metadata. No engine and no inode
+//! attribute appears here.
 
 use std::sync::Arc;
 
@@ -22,9 +23,9 @@ pub trait ChunkIndex: Send + Sync + 'static {
     /// An id that no slice of the volume ever had.
     fn new_slice_id(&self, interrupt: &Interrupt) -> FsResult<u64>;
 
-    /// Appends `records` to chunk `index` in one transaction, sets `mtime` and raises the file's
-    /// length to the end of the furthest record. Records that share an id each count as a reference
-    /// of that slice. All blocks are stored when this is called. Returns how many records the chunk
+    /// Appends `records` to chunk `index` in one commit, sets `mtime` and raises the file's length
+    /// to the end of the furthest record. Records that share an id each count as a reference of
+    /// that slice. All blocks are stored when this is called. Returns how many records the chunk
     /// has now.
     ///
     /// Every error but [`Io`](sluice_types::FsError::Io) promises that nothing was appended.

@@ -16,6 +16,7 @@ mod gate;
 mod index;
 mod layout;
 mod pace;
+mod peers;
 mod pool;
 mod read;
 mod staged_upload;
@@ -23,7 +24,7 @@ mod staging;
 mod stats;
 mod store;
 mod streams;
-mod turns;
+mod try_limiter;
 mod write;
 
 use std::{fmt, ops::Deref, sync::Arc};
@@ -33,6 +34,7 @@ pub use config::{CacheConfig, DataConfig, Eviction, UploadHours, Verify, Writeba
 pub use error::{DataError, WarmError};
 pub use index::ChunkIndex;
 pub use layout::{BlockKey, Layout, Part, parse_name, visible};
+pub use peers::{Asked, OwnerAction, Peers};
 pub use read::FileReader;
 pub use stats::{Stats, Times};
 pub use store::DataStore;

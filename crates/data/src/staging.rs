@@ -33,7 +33,7 @@ use crate::{
     error::DataError,
     layout::{BlockKey, Layout},
     stats::Stats,
-    turns::Turns,
+    try_limiter::TryLimiter,
 };
 
 /// Pause before the next try to upload a block.
@@ -49,7 +49,7 @@ pub(crate) struct Staging {
     /// Whether the mount writes back; if not, what an earlier one left is still read and uploaded.
     accepts: bool,
     config: WritebackConfig,
-    writing: Turns,
+    writing: TryLimiter,
     free_ratio: f64,
     mode: u32,
     pub(crate) parallel: usize,
@@ -114,7 +114,7 @@ impl Staging {
             layout,
             accepts,
             config: config.writeback.clone().unwrap_or_default(),
-            writing: Turns::default(),
+            writing: TryLimiter::default(),
             free_ratio: config.cache.free_space_ratio / 2.0,
             mode: config.cache.mode,
             parallel: config.max_uploads.max(1),

@@ -4,11 +4,13 @@
 //! is asynchronous, and only inside of this crate.
 
 use std::{
+    ops::Range,
     path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
 use sluice_object::{ObjectError, ObjectStore};
 use sluice_types::{FsResult, Ino, Interrupt};
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -24,6 +26,7 @@ use crate::{
     index::ChunkIndex,
     layout::{BlockKey, Layout},
     pace::Pace,
+    peers::OwnerAction,
     pool::Pool,
     read::{FileReader, ReadContext},
     staging::Staging,
@@ -31,6 +34,8 @@ use crate::{
     write::{FileWriter, Flusher, OpenWriter, SliceIds, WriteContext},
 };
 
+/// Where a block is that another client has.
+const GROUP: &str = "cache group";
 /// Threads of the runtime that talks to the object store.
 const RUNTIME_THREADS: usize = 2;
 /// Threads for background commits.
@@ -161,8 +166,8 @@ impl DataStore {
 
     /// Flushes `ino` for another caller than the writer. A failure is still reported to the writer
     /// later.
-    pub fn flush_untold(&self, ino: Ino) -> FsResult<()> {
-        self.find_writer(ino).map_or(Ok(()), |writer| writer.flush_untold())
+    pub fn flush_without_reporting(&self, ino: Ino) -> FsResult<()> {
+        self.find_writer(ino).map_or(Ok(()), |writer| writer.flush_without_reporting())
     }
 
     /// Makes flushed data of all files survive a power cut.
@@ -250,9 +255,40 @@ impl DataStore {
         self.blocks.location(block)
     }
 
+    /// Bytes `range` of `block` if they are cached here. Reads a local file at most.
+    pub fn cached(&self, block: BlockKey, range: &Range<u32>) -> Option<Bytes> {
+        self.blocks.cached(block, range)
+    }
+
+    /// All of `block`, for another client: from the caches, or else from the object store, which is
+    /// read once for all that ask. It stays in the caches.
+    ///
+    /// # Errors
+    /// Those of the object store.
+    pub async fn read_for_peer(&self, block: BlockKey) -> Result<Bytes, WarmError> {
+        Ok(self.blocks.read_for_peer(block).await?)
+    }
+
+    /// Keeps `block`, which another client uploaded.
+    pub fn accept(&self, block: BlockKey, whole: &Bytes) {
+        self.blocks.accept(block, whole);
+    }
+
+    /// As [`Self::location`], or `cache group` if the client that owns `block` has it.
+    pub fn find(&self, block: BlockKey, interrupt: &Interrupt) -> Option<&Path> {
+        let group = || self.blocks.at_owner(block, OwnerAction::Find, interrupt);
+        self.location(block).or_else(|| group().filter(|found| *found).map(|_| Path::new(GROUP)))
+    }
+
     /// Drops `block` from the caches, unless it waits for its upload.
     pub fn evict(&self, block: BlockKey) {
         self.blocks.forget(block);
+    }
+
+    /// As [`Self::evict`], also from the cache of the client that owns `block`.
+    pub fn evict_everywhere(&self, block: BlockKey, interrupt: &Interrupt) {
+        self.evict(block);
+        self.blocks.at_owner(block, OwnerAction::Evict, interrupt);
     }
 
     /// The counters since the volume was opened.

@@ -1,7 +1,8 @@
-//! From the trees of a JSON dump to records: what follows from the tree is counted anew.
+//! Makes records from the trees of a JSON dump. Counts are computed from the tree, not taken from
+//! the dump.
 //!
-//! Memory: a bit for each node and slice, some 150 bytes for each file with several names, and 40
-//! for each slice that several records show.
+//! Memory: a bit for each node and slice, some 150 bytes for each file with several names, and some
+//! 40 bytes for each slice to which several records refer.
 
 use bytes::Bytes;
 use roaring::RoaringTreemap;
@@ -21,20 +22,20 @@ struct Open {
     attr: Attr,
     /// Usage of its entries.
     stat: DirStat,
-    /// Bytes and inodes of all that is below.
+    /// Bytes and inodes of everything below.
     below: (i64, i64),
 }
 
 /// A file with several names.
 struct Linked {
     attr: Attr,
-    /// How many names each directory has for it.
+    /// How many names it has in each directory.
     names: FxHashMap<Ino, i64>,
-    /// Whether its first name is missing in `names`: it said that it has one only.
+    /// Whether its first name is missing in `names`, because its link count was one.
     unexpected: bool,
 }
 
-/// Makes records of what a dump says.
+/// Makes records from a dump.
 pub(crate) struct Builder {
     counters: FxHashMap<Counter, i64>,
     quotas: FxHashMap<QuotaKey, Quota>,
@@ -49,7 +50,7 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// For a dump that begins with `head`. Adds the records that follow from it to `rows`.
+    /// For a dump with this `head`. Adds the records that follow from it to `rows`.
     pub(crate) fn new(head: Head, owners: bool, dir_stats: bool, rows: &mut Vec<Row>) -> Self {
         rows.extend(
             head.del_files.into_iter().map(|(ino, length, expire)| Row::DelFile(ino, length, expire)),
@@ -73,7 +74,7 @@ impl Builder {
     /// Adds the records that follow from `event` to `rows`.
     ///
     /// # Errors
-    /// If a directory stands at two places.
+    /// If a directory is at two places.
     pub(crate) fn event(&mut self, event: Event, rows: &mut Vec<Row>) -> Result<(), DumpError> {
         match event {
             Event::Begin(tree, node) => {
@@ -97,8 +98,8 @@ impl Builder {
         }
     }
 
-    /// Adds the records that are known at the end only to `rows`. `parent_of` answers the parent in
-    /// the record of a node, which was made by an event.
+    /// Adds the records that are known only at the end to `rows`. `parent_of` returns the parent in
+    /// the record of a node, which an event added.
     ///
     /// # Errors
     /// Those of `parent_of`.
@@ -137,14 +138,15 @@ impl Builder {
         Ok(())
     }
 
-    /// Counts an entry of the open directory, and answers that.
+    /// Counts an entry of the open directory. Returns that directory.
     fn entry(&mut self, name: Name, node: &Node, rows: &mut Vec<Row>) -> Ino {
         let Some(dir) = self.open.last_mut() else { return Ino::NONE };
         let length = if node.attr.is_file() { node.attr.length } else { 0 };
         let space = align4k(length);
         dir.stat = dir.stat.plus(DirStat { length: length as i64, space, inodes: 1 });
         dir.below = (dir.below.0 + space, dir.below.1 + 1);
-        // What is in the trash does not count, as whoever moves it there leaves the trash as it is.
+        // Directories in the trash are not counted as links: a move to the trash does not change
+        // the trash.
         if node.attr.is_dir() && !dir.ino.is_trash() {
             dir.attr.nlink += 1;
         }
@@ -201,7 +203,7 @@ impl Builder {
         }
         let names = FxHashMap::from_iter([(parent, 1)]);
         if !self.nodes.insert(ino.0) {
-            // Its number of links said that it has no other name. What it holds is known already.
+            // Its number of links said that it has no other name. Its content is known already.
             let bare = Node { chunks: Vec::new(), xattrs: Vec::new(), symlink: Bytes::new(), ..node };
             let length = bare.attr.length;
             let mut attr = self.content(bare, rows);
@@ -221,7 +223,7 @@ impl Builder {
         }
     }
 
-    /// Records of what a node holds; answers its attributes with the ids of its ACLs.
+    /// Adds records of the content of a node. Returns its attributes with the ids of its ACLs.
     fn content(&mut self, node: Node, rows: &mut Vec<Row>) -> Attr {
         let Node { ino, mut attr, symlink, xattrs, access_acl, default_acl, chunks } = node;
         if !symlink.is_empty() {

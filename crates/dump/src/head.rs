@@ -1,4 +1,4 @@
-//! What of a volume is not its tree: settings, counters and small collections.
+//! The part of a dump before the trees: settings, counters and small collections.
 
 use rustc_hash::FxHashMap;
 use sluice_meta::{
@@ -12,7 +12,7 @@ use crate::{DumpError, json::Head, source::Source};
 /// Records of a collection read at once.
 const PAGE: usize = 1000;
 
-/// Reads what stands before the trees.
+/// Reads this part of a dump.
 pub(crate) fn head(source: &Source<'_>, keep_secrets: bool) -> Result<Head, DumpError> {
     let mut head = Head { setting: setting(source, keep_secrets)?, ..Head::default() };
     head.counters = counters(source)?;
@@ -43,8 +43,8 @@ pub(crate) fn counters(source: &Source<'_>) -> Result<Vec<(Counter, i64)>, DumpE
         .collect())
 }
 
-/// Files without links, with the sessions that have them open. A scan of them would look at every
-/// key of a Redis.
+/// Files without links, with the sessions that have them open. A scan of them would read every key
+/// of a Redis database.
 pub(crate) fn sustained(source: &Source<'_>) -> Result<Vec<(u64, Ino)>, DumpError> {
     let mut lists = Vec::new();
     each(source, Scan::Sessions, |row| {
@@ -66,7 +66,7 @@ pub(crate) fn sustained(source: &Source<'_>) -> Result<Vec<(u64, Ino)>, DumpErro
     Ok(files)
 }
 
-/// The settings, without what opens the object store unless `keep_secrets`.
+/// The settings, without the secrets of the object store unless `keep_secrets`.
 pub(crate) fn setting(source: &Source<'_>, keep_secrets: bool) -> Result<bytes::Bytes, DumpError> {
     let found = source.read(&[Read::Get(Key::Setting)])?;
     let Some(Found::Row(Some(Row::Setting(setting)))) = found.into_iter().next() else {
@@ -98,7 +98,7 @@ pub(crate) fn acls(source: &Source<'_>) -> Result<FxHashMap<u32, AclRule>, DumpE
 
 /// Whether any node may have extended attributes.
 pub(crate) fn xattrs(source: &Source<'_>) -> Result<bool, DumpError> {
-    // Where that is not seen at a glance it is assumed.
+    // Where that takes a long scan, it is assumed.
     if source.is_mixed {
         return Ok(true);
     }

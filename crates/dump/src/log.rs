@@ -1,8 +1,9 @@
-//! What a dump says of the change log: which line was the last one. Whoever follows the log goes on
-//! behind it, from the volume that the dump makes.
+//! The position of a dump in the change log: the last line. A reader of the log loads the dump and
+//! continues after this line.
 //!
-//! What must stay true: it is read before the volume. So a change that the dump lacks is in a later
-//! line, as far as the engine keeps lines in the order of their numbers ([`ChangeLog::settled`]).
+//! What must stay true: the position is read before the volume. So a change that the dump lacks is
+//! in a later line, as far as the engine keeps lines in the order of their numbers
+//! ([`ChangeLog::settled`]).
 
 use sluice_meta::{
     Meta,
@@ -19,14 +20,14 @@ const PAGE: usize = 1000;
 pub(crate) struct LogEnd {
     /// The number of the last line, 0 of none.
     pub(crate) last: u64,
-    /// Where lines may still appear before the last one: those that are there already.
+    /// The lines that exist, if others may still appear before the last one.
     pub(crate) lines: Vec<LogLine>,
 }
 
 impl LogEnd {
-    /// That of the volume of `engine`, if it has a log.
+    /// Reads it from the volume of `engine`, if that has a log.
     pub(crate) fn read(engine: &dyn Engine) -> Result<Self, DumpError> {
-        // The first question: a server that never answered may be misspelt.
+        // This is the first request: if there is no answer, the URL may be wrong.
         let Some(format) = Meta::load_format(engine)? else { return Ok(Self::default()) };
         match engine.change_log() {
             Some(log) if format.change_log => Ok(patiently(|| Self::of(log))?),

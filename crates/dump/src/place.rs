@@ -1,8 +1,8 @@
-//! The database that a dump is loaded into: that it is empty, and when it holds a volume.
+//! The database into which a dump is loaded. It must be empty, and holds a volume only at the end.
 //!
-//! What must stay true: the settings are written last, so that a database that holds only a part of
-//! a dump holds no volume; and a record of our own tells such a part, which the next load clears
-//! away, from what somebody else keeps there.
+//! What must stay true: the settings are written last. So a database that holds only a part of a
+//! dump holds no volume. A marker record tells such a part from other data, and the next load
+//! removes such a part.
 
 use sluice_meta::{
     engine::{Engine, Found, List, Read, Scan, Write},
@@ -12,12 +12,12 @@ use sluice_types::Ino;
 
 use crate::{DumpError, patience::patiently, store::commit};
 
-/// Says that a load is under way. No client's session has the number 0.
+/// The marker: a load is under way. No client's session has the number 0.
 const UNDER_WAY: Row = Row::Writer(0, 0, 1);
-/// Records looked at or removed at once.
+/// Records read or removed at once.
 const PAGE: usize = 1000;
 
-/// Makes tables, and makes sure that nothing is in them.
+/// Makes tables, and checks that they are empty.
 pub(crate) fn prepare(engine: &dyn Engine) -> Result<(), DumpError> {
     engine.prepare()?;
     let [setting, cut_off] = [Key::Setting, UNDER_WAY.key()].map(Read::Get);
@@ -45,14 +45,14 @@ pub(crate) fn prepare(engine: &dyn Engine) -> Result<(), DumpError> {
     Ok(())
 }
 
-/// The volume is there from now on.
+/// The volume exists from now on.
 pub(crate) fn finish(engine: &dyn Engine, format: &VolumeFormat) -> Result<(), DumpError> {
     commit(engine, vec![Write::Put(Row::setting(format)), Write::Discard(UNDER_WAY.key())])?;
     patiently(|| engine.sync())?;
     Ok(())
 }
 
-/// Removes what a load left, but for the record that says so. What belongs to nodes goes with them.
+/// Removes what a load left, except the marker. Records that belong to a node go with it.
 fn clear(engine: &dyn Engine) -> Result<(), DumpError> {
     for scan in Scan::ALL.into_iter().filter(|scan| *scan != Scan::Writers) {
         let mut from = None;

@@ -1,7 +1,7 @@
-//! A dump that leaves the database to others for most of the time.
+//! Slows a dump down, so that others can use the database meanwhile.
 //!
-//! What must stay true: all pauses together have a limit, so that a dump of one moment ends before
-//! the engine gives that moment up, and one without a moment before much has moved.
+//! What must stay true: all pauses together have a limit. So a dump from a snapshot ends before the
+//! engine drops the snapshot, and a dump without a snapshot ends before much has changed.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -9,33 +9,33 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How many times as long as it reads it pauses, at most.
+/// Longest pause, as a multiple of the read before it.
 const MOST: f64 = 19.0;
-/// Longest pause, whatever the read waited for.
+/// Longest pause, however long the read took.
 const LONGEST: Duration = Duration::from_secs(2);
-/// What all pauses take together. TiKV keeps a moment for 10 minutes by default, and the least
-/// interval of backups is 5.
+/// All pauses together. TiKV keeps a snapshot for 10 minutes by default, and the shortest interval
+/// of backups is 5 minutes.
 const ALL: Duration = Duration::from_mins(4);
-/// Inodes that are read in a second, roughly: what the pauses are planned for.
+/// Inodes that are read in a second, roughly. The pauses are planned for this rate.
 const RATE: f64 = 100_000.0;
 
-/// Lets one read after the other through, and pauses between them.
+/// Runs one read after the other, with pauses between them.
 #[derive(Debug)]
 pub(crate) struct Share {
-    /// What all further pauses may take. Locked by who reads.
+    /// What is left for all further pauses. Locked by the thread that reads.
     left: Mutex<Duration>,
-    /// How many times as long as a read its pause is.
+    /// The pause after a read, as a multiple of that read.
     pause: f64,
 }
 
 impl Share {
-    /// For a volume of so many inodes.
+    /// For a volume with this many inodes.
     pub(crate) fn new(inodes: i64) -> Self {
         let reads = (inodes.max(1) as f64) / RATE;
         Self { left: Mutex::new(ALL), pause: (ALL.as_secs_f64() / reads).min(MOST) }
     }
 
-    /// Reads, alone, and pauses.
+    /// Runs one read alone, then pauses.
     pub(crate) fn read<T>(&self, read: impl FnOnce() -> T) -> T {
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         let begun = Instant::now();

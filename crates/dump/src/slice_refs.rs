@@ -1,15 +1,15 @@
-//! How many chunks show each slice, counted from the chunks of a dump.
+//! Counts how many chunks refer to each slice, from the chunks of a dump.
 //!
-//! What must stay true: what a dump says of references is not believed. It also counts the slices
-//! that a compaction replaced and that wait in the trash, and these are in no dump.
+//! What must stay true: the references in the dump itself are not used. They also count slices that
+//! a compaction replaced and that wait in the trash. No dump contains these.
 
 use roaring::RoaringTreemap;
 use rustc_hash::FxHashMap;
 use sluice_meta::schema::Row;
 use sluice_types::Slice;
 
-/// Counts references. Memory: about a bit for each slice, and a record for each one that several
-/// chunks show.
+/// Counts references. Memory: about a bit for each slice, and a record for each one to which
+/// several chunks refer.
 #[derive(Default)]
 pub(crate) struct SliceRefs {
     slices: RoaringTreemap,
@@ -17,7 +17,7 @@ pub(crate) struct SliceRefs {
 }
 
 impl SliceRefs {
-    /// Counts a reference. The record of a slice that was not met before; a hole has none.
+    /// Counts a reference. Returns the record of a slice that was not seen before. A hole has none.
     pub(crate) fn refer(&mut self, slice: &Slice) -> Option<Row> {
         if slice.id == 0 {
             return None;
@@ -34,7 +34,7 @@ impl SliceRefs {
         &self.slices
     }
 
-    /// The records of slices that several chunks show.
+    /// The records of slices to which several chunks refer.
     pub(crate) fn shared(self) -> impl Iterator<Item = Row> {
         self.shared.into_iter().map(|((id, size), refs)| Row::SliceRef(id, size, refs))
     }

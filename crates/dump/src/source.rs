@@ -1,4 +1,4 @@
-//! Where a dump comes from: the volume at one moment, or, where an engine cannot show that, as it
+//! Where a dump comes from: a snapshot of the volume, or, where an engine cannot show that, as it
 //! is from read to read.
 
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use crate::{patience::patiently, share::Share};
 /// A volume that is read.
 pub(crate) struct Source<'e> {
     seen: Seen<'e>,
-    /// Whether a scan of one kind of record about inodes looks at all the others, too.
+    /// Whether a scan of one kind of record about inodes reads all the others, too.
     pub(crate) is_mixed: bool,
     share: Option<Share>,
 }
 
 enum Seen<'e> {
-    /// At one moment.
+    /// From a snapshot.
     Moment(Arc<dyn Snapshot>),
     /// As it is.
     Present(&'e dyn Engine),

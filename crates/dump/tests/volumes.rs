@@ -62,8 +62,8 @@ fn hash(text: &str) -> u32 {
 
 /// Whether the two forms of the fixture say something else there, for JuiceFS counts in another way
 /// than from the records: usage of owners leaves the trash out, a directory keeps its usage in the
-/// trash, and a replaced file stayed in the length of the root. A slice that one record shows has
-/// no record in its binary dumps.
+/// trash, and a replaced file stayed in the length of the root. A slice to which one record refers
+/// has no record in its binary dumps.
 fn counted_otherwise(key: &Key, row: &Row) -> bool {
     matches!(row, Row::SliceRef(_, _, 1))
         || matches!(key, Key::Quota(QuotaKey::User(0) | QuotaKey::Group(0)))

@@ -31,7 +31,7 @@ const UNNOTICED: Duration = Duration::from_secs(10);
 const CACHE: &str = "client-cache=true";
 /// Changes of each kind by a program that tells nothing.
 const ROUNDS_BESIDE: usize = 20;
-/// Looks at one name.
+/// Looks one name up.
 const LOOKS: usize = 5000;
 
 /// # Errors

@@ -24,7 +24,7 @@ const KEY: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../object/t
 /// How the blocks of a volume are stored: the flags of `format`, and whether random changes are
 /// made as well.
 ///
-/// They are not on volumes with zstd: `JuiceFS` up to 1.4.1 may show wrong bytes behind a short
+/// They are not on volumes with zstd: `JuiceFS` up to 1.4.1 may show wrong bytes after a short
 /// slice that it reads for the first time there, whoever wrote it (juicedata/juicefs#7555).
 const KINDS: [(&str, &[&str], bool); 5] = [
     ("as they are", &[], true),

@@ -9,7 +9,8 @@
 //!   together.
 //! * [`load`] is work for many threads whose outcome is known exactly.
 //!
-//! What must stay true: everything here panics with a story when the stack breaks a promise.
+//! What must stay true: if the stack breaks a promise, everything here panics with a message that
+//! gives the context.
 
 #![allow(clippy::missing_panics_doc, reason = "a test tool panics when the test fails")]
 #![allow(clippy::unwrap_used, reason = "a test tool panics when the test fails")]

@@ -1,7 +1,7 @@
 //! Replaces a dead mount by a new one.
 //!
-//! What must stay true: at no moment is the folder below visible. So the new mount exists before
-//! the dead one is removed.
+//! What must stay true: the folder below is never visible. So the new mount exists before the dead
+//! one is removed.
 
 use std::{
     fs::File,
@@ -39,7 +39,7 @@ pub(crate) fn replace(mountpoint: &Path, options: &MountOptions) -> Result<Owned
     let beneath = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_BENEATH;
     match sys::move_mount(&tree, c"", CWD, mountpoint, beneath) {
         Ok(()) => unmount(mountpoint, true)?,
-        // The kernel does not know the flag, or the dead mount belongs to a name space above.
+        // The kernel does not know the flag, or the dead mount belongs to a parent name space.
         Err(Os::INVAL) => {
             let on_top = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
             sys::move_mount(&tree, c"", CWD, mountpoint, on_top).map_err(refused)?;

@@ -1,8 +1,8 @@
-//! From the bytes of a request to an [`Operation`].
+//! Decodes the bytes of a request into an [`Operation`].
 //!
 //! What must stay true: whatever the bytes are, decoding neither panics nor reads beyond them. The
-//! kernel is trusted not to be malicious, but may have faults, and the same code will read from
-//! rings that it shares with the kernel.
+//! kernel is trusted not to be malicious, but it may have bugs. The same code will read from ring
+//! buffers that are shared with the kernel.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 

@@ -1,7 +1,7 @@
-//! The error of every operation: a number that the kernel knows.
+//! The error of an operation: an errno that the kernel accepts.
 //!
-//! What must stay true: a value outside 1..=511 never reaches the kernel, which would refuse the
-//! whole reply and leave its caller waiting.
+//! What must stay true: the kernel gets no value outside 1..=511. It would refuse the whole reply,
+//! and the caller would wait for ever.
 
 use std::fmt;
 
@@ -34,7 +34,7 @@ impl Errno {
     pub const EOPNOTSUPP: Self = Self(libc::EOPNOTSUPP);
     pub const E2BIG: Self = Self(libc::E2BIG);
 
-    /// As it stands in a reply: negative, and EIO for what is no errno.
+    /// The value in a reply: negative, and EIO for anything that is no errno.
     pub(crate) const fn wire(self) -> i32 {
         if self.0 > 0 && self.0 < 512 { -self.0 } else { -libc::EIO }
     }

@@ -1,7 +1,7 @@
 //! Interrupts an operation for which no caller waits any more.
 //!
-//! What must stay true: a callback runs at most once, never under a lock of this module, and not
-//! after its [`Registration`] was dropped, except that it may be running at that moment.
+//! What must stay true: a callback runs at most once, and never under a lock of this module. It
+//! does not begin after its [`Registration`] was dropped, but may still be running then.
 
 use std::sync::Arc;
 

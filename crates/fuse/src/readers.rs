@@ -2,9 +2,9 @@
 //!
 //! What must stay true: at least one reader waits for the next request, whatever blocks the others.
 //! A reader runs its request itself. If no other reader waits then, it first wakes or starts one.
-//! At the limit, the last reader runs no more requests but queues them for readers that become
-//! free, so that interrupts and the end of the mount are still noticed. The watchdog raises the
-//! limit by one for every reader that it gives up.
+//! At the limit, the last reader queues requests instead of running them. Other readers run them
+//! when they become free. So the last reader still receives interrupts and the end of the mount.
+//! The watchdog raises the limit by one for every reader that it gives up.
 
 use std::{
     collections::VecDeque,

@@ -212,7 +212,7 @@ impl DirPlusBuffer {
     }
 }
 
-/// Something that can stand in a reply, behind its header.
+/// Something that can be in a reply, after its header.
 pub(crate) trait Answer {
     /// Hands the pieces of the answer to `send`.
     fn send<R>(&self, send: impl FnOnce(&[&[u8]]) -> R) -> R;

@@ -1,4 +1,4 @@
-//! A mount, from INIT to its end.
+//! The session of a mount, from INIT until the mount ends.
 //!
 //! What must stay true: [`Session::run`] returns after the mount has ended, even if handlers still
 //! hang. A mount that is served disappears only when it is unmounted. If it ends otherwise,

@@ -1,7 +1,7 @@
-//! Wakes a thread that waits for a request in read(2), so that it stops reading.
+//! Interrupts a thread that waits for a request in read(2), so that it stops reading.
 //!
 //! What must stay true: the signal reaches a thread only while it is in that call. No operation
-//! ever sees it: not every wait is restarted after a signal.
+//! gets the signal, because some system calls do not restart after one.
 
 use std::{
     sync::{

@@ -420,8 +420,8 @@ fn by_handle(path: &Path, flags: i32) -> std::io::Result<fs::File> {
     let place = fs::File::open(path.parent().unwrap()).unwrap();
     let name = std::ffi::CString::new(path.file_name().unwrap().as_encoded_bytes()).unwrap();
     let (mut handle, mut mount) = (Handle { bytes: 128, kind: 0, data: [0; 128] }, 0_i32);
-    // SAFETY: the kernel reads the name and writes no more than 128 bytes of handle behind its
-    // head, and one number.
+    // SAFETY: the kernel reads the name and writes no more than 128 bytes of handle after its head,
+    // and one number.
     let named = unsafe {
         let (handle, mount) = (&raw mut handle, &raw mut mount);
         libc::syscall(libc::SYS_name_to_handle_at, place.as_raw_fd(), name.as_ptr(), handle, mount, 0)

@@ -1,6 +1,6 @@
 //! Commits: reads the records that are needed, drafts the changes, and commits them to the store.
 //!
-//! After a conflict, a commit reads everything again at a later moment. It fails only if an
+//! After a conflict, a commit reads everything again from a later snapshot. It fails only if an
 //! expectation does not hold. Keys that must only stay the same are part of the commit, too, so
 //! that of two commits that exclude each other one fails. A store that compares what was read
 //! compares them. A store that detects conflicts only on written keys writes them again with the

@@ -1,7 +1,8 @@
-//! The engine itself: lanes, transactions, messages.
+//! The engine: lanes, commits and messages.
 //!
-//! A transaction holds nothing on the servers before it commits; what it has read at its moment is
-//! kept for the commit, which then needs no second look unless others were faster.
+//! Nothing is locked on the servers before the commit. Reads for a commit are made at one
+//! timestamp, and their values are kept for the commit. It reads them again only if other commits
+//! were faster.
 
 use std::{
     sync::Arc,
@@ -27,10 +28,10 @@ use crate::{
     values::{Begun, Values},
 };
 
-/// How often what a process has not yet added to the volume's totals is folded into them.
+/// How often a process adds its own counts to the volume's totals.
 const FOLD_INTERVAL: Duration = Duration::from_secs(10);
-/// Records that are sorted before they are loaded: so many that most neighbours among them are in
-/// one part of the store.
+/// Records that are sorted before they are loaded. With so many, most neighbours are in one part of
+/// the store.
 const SORTED: usize = 20_000;
 /// Keys removed at once.
 const REMOVED: usize = 100;
@@ -50,7 +51,7 @@ impl<K: Kv> KvEngine<K> {
         Self { kv, folded: Mutex::new(Instant::now()) }
     }
 
-    /// Whether it is time to fold, and no other thread does it at this moment.
+    /// Whether it is time to fold, and no other thread does it now.
     fn is_fold_due(&self) -> bool {
         let mut folded = self.folded.lock();
         let is_due = folded.elapsed() >= FOLD_INTERVAL;
@@ -97,15 +98,14 @@ impl<K: Kv> Engine for KvEngine<K> {
         let fold = what.step.is_some() && self.is_fold_due();
         run(commit(&**kv, taken(&mut moment), what, fold))?;
         if what.writes.iter().any(|write| matches!(write, Write::Notify(_))) {
-            // The message may be lost: who waits for it asks again by itself, only later.
+            // The message may be lost. A client that waits for it also polls, only later.
             kv.notify();
         }
         Ok(())
     }
 
-    /// Nothing is read first, but where what is written depends on what is there. Keys that are
-    /// neighbours are stored together: each part of the store that has some of them takes part in
-    /// the transaction.
+    /// Nothing is read first, unless a write depends on what is there. Neighbouring keys are stored
+    /// together: each part of the store that has some of them takes part in the transaction.
     fn load(&self, rows: &[Row]) -> Result<()> {
         let kv = &*self.kv;
         let mut rows: Vec<&Row> = rows.iter().collect();
@@ -139,7 +139,7 @@ impl<K: Kv> Engine for KvEngine<K> {
         Ok(())
     }
 
-    /// A commit is seen when most servers have it.
+    /// A commit is visible when most servers have it.
     fn harden(&self) -> Result<()> {
         Ok(())
     }
@@ -172,7 +172,7 @@ impl<K: Kv> Engine for KvEngine<K> {
     }
 }
 
-/// What was noted of a moment, if anything.
+/// The value of that type in `moment`, if there is one.
 fn taken<T: 'static>(moment: &mut Moment) -> Option<T> {
     moment.0.take()?.downcast().ok().map(|noted| *noted)
 }

@@ -1,9 +1,9 @@
 //! The trait of a key-value store that can hold a volume.
 //!
 //! The code for the format (keys, values, drafts of commits, scans) is above this trait, once for
-//! all stores. Below it is how a store reads at one moment, and commits changes that depend on
-//! those reads. What must stay true: a commit happens only if none of its keys was changed since
-//! its moment.
+//! all stores. Below it is how a store reads a snapshot, and commits changes that depend on those
+//! reads. What must stay true: a commit happens only if none of its keys was changed since its
+//! snapshot.
 
 use std::{
     ops::Deref,
@@ -63,7 +63,7 @@ pub struct Changes {
 /// Each call ends by itself or at the caller's deadline, except [`Self::commit`], which limits its
 /// own time.
 pub trait Kv: Sized + Send + Sync + 'static {
-    /// A moment to read at, with the state of reads that a commit needs.
+    /// A snapshot, with the state of reads that a commit needs.
     type Moment: Send + Sync;
 
     /// Scheme of its URLs.
@@ -81,7 +81,7 @@ pub trait Kv: Sized + Send + Sync + 'static {
     /// Why the store drops old versions, and what to do about it.
     const KEEPS: &'static str;
 
-    /// Whether an error says that the store has dropped the versions of a moment.
+    /// Whether an error says that the store has dropped the versions of a snapshot.
     fn is_given_up(reason: &str) -> bool;
 
     /// The place of the volume.
@@ -90,15 +90,15 @@ pub trait Kv: Sized + Send + Sync + 'static {
     /// The limits of the store.
     fn limits(&self) -> Limits;
 
-    /// A moment: now.
+    /// A snapshot of the store as it is now.
     fn begin(&self) -> impl Future<Output = Result<Self::Moment>>;
 
-    /// A moment: now, for any number of reads without a commit.
+    /// The same, for any number of reads without a commit.
     fn begin_reading(&self) -> impl Future<Output = Result<Self::Moment>> {
         self.begin()
     }
 
-    /// A moment for a commit that loads records, which are neighbours.
+    /// A snapshot for a commit that loads records, which are neighbours.
     fn begin_loading(&self) -> impl Future<Output = Result<Self::Moment>> {
         self.begin()
     }

@@ -1,4 +1,4 @@
-//! Reads: many requests as one round of parallel reads of keys and ranges, at one moment.
+//! Reads: many requests as one round of parallel reads of keys and ranges, from one snapshot.
 //!
 //! Only a node that a followed entry names needs a second round.
 

@@ -1,9 +1,9 @@
 //! Pages of large collections.
 //!
-//! All of them go through the keys in their order, from one key to the next: what is there from the
-//! first page to the last is returned. Everything about inodes lies in one range, in which the
-//! kinds are mixed; it is gone through by the last byte of the inode's number, several at once
-//! while they are short.
+//! All scans follow the order of the keys, from one key to the next. So a scan returns whatever
+//! exists from the first page to the last. All records about inodes are in one range, in which the
+//! kinds are mixed. This range is divided by the last byte of the inode number. Short parts of it
+//! are read in parallel.
 
 use sluice_meta::{
     engine::{Cursor, Page, Scan},
@@ -17,9 +17,9 @@ use crate::{
     values::{Values, Wants, rows_at},
 };
 
-/// Groups of inodes that are looked at together where they are short.
+/// Parts of the inodes that are read in parallel if they are short.
 const GROUPS: u8 = 16;
-/// Most rows that one page looks at.
+/// Most rows that one page reads.
 const MAX_ROWS: usize = 4096;
 
 /// One page of about `limit` records.
@@ -79,7 +79,7 @@ pub(crate) async fn page<K: Kv>(
     Ok(page)
 }
 
-/// The record that is wanted with another, or of which the other is a part.
+/// The record that is wanted together with another, or of which the other is a part.
 fn elsewhere(scan: Scan, row: &Row) -> Option<Key> {
     match (scan, row) {
         (Scan::Sessions, Row::Session(..)) => Some(row.key()),
@@ -122,8 +122,8 @@ async fn first_rows<K: Kv>(
     Ok((pairs, next))
 }
 
-/// Rows about inodes from a key on, and where to go on. Groups are read one after the other, and
-/// several at once behind one that was short.
+/// Rows about inodes from a key on, and where to continue. Parts are read one after the other, and
+/// several in parallel after a short one.
 async fn inodes<K: Kv>(
     kv: &K,
     now: &K::Moment,

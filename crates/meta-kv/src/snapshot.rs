@@ -1,4 +1,4 @@
-//! The store at one moment, which it keeps until it gives up old versions.
+//! A snapshot of the store, which lasts until the store drops old versions.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(crate) fn snapshot<K: Kv>(kv: &Arc<K>) -> Result<Arc<dyn Snapshot>> {
 }
 
 impl<K: Kv> Moment<K> {
-    /// What an error means where trying again at another moment is no help.
+    /// What an error means where trying again with another snapshot does not help.
     fn known(&self, error: EngineError) -> EngineError {
         match error {
             EngineError::Unavailable { reason, .. } if K::is_given_up(&reason) => self.kv.volume().refused(

@@ -1,7 +1,7 @@
-//! The values that were read at one moment: of keys and ranges, and their records.
+//! The values that were read from one snapshot: of keys and ranges, and their records.
 //!
-//! What must stay true: a value that is here is never read again, so that one transaction sees one
-//! moment.
+//! What must stay true: a value that is here is never read again, so that a commit uses one
+//! snapshot.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use sluice_meta::{

@@ -93,11 +93,11 @@ impl Builder<'_> {
                 Expect::Absent(key) => {
                     self.cell(Action::Absent, &self.keys.cells(key)[0], None, Mark::Expect(at));
                 }
-                Expect::Room(key, space, inodes) => {
+                Expect::QuotaAllows(key, space, inodes) => {
                     self.room(&Key::Quota(*key), [*space, *inodes], Mark::Expect(at));
                 }
                 Expect::Same(list, rows) => self.same(*list, rows, Mark::Expect(at)),
-                Expect::Vacant(dir) => {
+                Expect::Empty(dir) => {
                     let going = commit
                         .writes
                         .iter()

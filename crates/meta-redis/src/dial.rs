@@ -76,6 +76,6 @@ impl Dialer {
     /// declares this key is rejected before it runs, instead of failing half-way at a key that has
     /// moved.
     pub(crate) fn slot_key(&self) -> Vec<u8> {
-        Keys::new(self.prefix().as_bytes(), self.config.db).nowhere().to_vec()
+        Keys::new(self.prefix().as_bytes(), self.config.db).missing_key().to_vec()
     }
 }

@@ -1,8 +1,8 @@
-//! The engine itself: lanes, transactions, preparation.
+//! The engine: lanes, commits, preparation.
 //!
-//! A transaction holds nothing on the server, not even a connection. Its reads are plain reads; its
-//! commit compares the expected records. The thread that leads a batch writes and reads the socket
-//! itself.
+//! Nothing is held on the server before the commit, not even a connection. Reads are plain reads,
+//! and the commit compares the expected records. The thread that leads a batch writes and reads the
+//! socket itself.
 
 use std::sync::{Arc, OnceLock};
 
@@ -43,7 +43,7 @@ const BATCH: usize = 200;
 /// `appendonly` and `appendfsync`.
 pub struct RedisEngine {
     pub(crate) pool: Arc<Pool>,
-    /// Known once it is known whether the servers are a cluster.
+    /// Set once it is known whether the servers are a cluster.
     keys: OnceLock<Keys>,
     lanes: usize,
     own: Arc<OwnChanges>,
@@ -130,7 +130,7 @@ impl RedisEngine {
         self.pool.errors().sound(answer).map(drop)
     }
 
-    /// Asks, and fails with the first error that comes back.
+    /// Sends the requests, and fails with the first error in the answers.
     fn all_sound(&self, pipeline: &Pipeline) -> Result<(), EngineError> {
         let answers = self.pool.ask(pipeline)?;
         answers.into_iter().try_for_each(|answer| self.pool.errors().sound(answer).map(drop))
@@ -161,8 +161,8 @@ impl Engine for RedisEngine {
 
     fn prepare(&self) -> Result<(), EngineError> {
         self.keys()?;
-        // By itself: a server drops who sends as much as the scripts before it knows them, without
-        // a word.
+        // Alone in its request: a server silently closes a connection that sends as much as the
+        // scripts before it has logged in.
         let mut info = Pipeline::default();
         info.command("INFO");
         let answer = self.pool.ask(&info)?.pop().map(|info| self.pool.errors().sound(info)).transpose()?;
@@ -208,7 +208,7 @@ impl Engine for RedisEngine {
         if scan == Scan::Inodes {
             return mixed::page(&self.pool, self.reader()?, from, limit);
         }
-        // Cursors are good for one process only: behind it the scan begins anew.
+        // Cursors are valid for one server process only. For another one the scan starts again.
         let request = |process| scan::Request::new(keys, scan, from, limit, process);
         if request(0).is_none() {
             return Err(self.pool.errors().refused("the cursor is not of this scan"));
@@ -234,12 +234,12 @@ impl Engine for RedisEngine {
         Ok(())
     }
 
-    /// A commit is seen before it is with the replicas.
+    /// A commit is visible before the replicas have it.
     fn harden(&self) -> Result<(), EngineError> {
         self.pool.harden(&self.keys()?.cells(&Key::Counter(Counter::DirMoves))[0].key)
     }
 
-    /// A database without a prefix holds nothing but the volume, as the format has it.
+    /// A database without a prefix contains nothing but the volume, as the format requires.
     fn remove_volume(&self) -> Result<(), EngineError> {
         let keys = self.keys()?;
         if keys.prefix.is_empty() {

@@ -49,7 +49,7 @@ impl Keys {
     }
 
     /// A key that never exists, in the slot of all others.
-    pub(crate) fn nowhere(&self) -> Text {
+    pub(crate) fn missing_key(&self) -> Text {
         self.word("sluice:nothing")
     }
 

@@ -1,7 +1,8 @@
-//! Pages of everything about inodes: the keys of the database once, whatever kind they are.
+//! Pages of all records about inodes: one pass over the keys of the database, of whatever kind.
 //!
-//! A page finds keys, or reads what lies at keys that a page before found. What must stay true: a
-//! key is found before it is read to its end, and a cursor holds what was found and is not read.
+//! A page finds keys, or reads the values of keys that an earlier page found. What must stay true:
+//! a key is found before it is read to its end, and a cursor contains the keys that were found and
+//! not read.
 
 use std::cell::RefCell;
 
@@ -19,18 +20,18 @@ use crate::{
     scan::{Place, search, searched},
 };
 
-/// Keys that one command of a search passes: it blocks the server for some 5 ms.
+/// Keys that one command of a search visits: it blocks the server for some 5 ms.
 const PASSED: u64 = 10_000;
 /// Keys found by one page.
 const FOUND: usize = 100_000;
-/// Keys of a part of what was found.
+/// Keys of one part that [`divide`] makes.
 const PART: usize = 10_000;
-/// Strings asked for by one command.
+/// Strings that one command requests.
 const STRINGS: usize = 2000;
-/// Hashes asked for at once: one of them may hold a page by itself.
+/// Hashes requested at once: a single one may fill a page.
 const HASHES: usize = 1000;
 
-/// The letter of a key that says what lies there; nothing if it is no concern of the scan.
+/// The letter of a key that tells the kind of its value; `None` if the scan does not need the key.
 fn letter(reader: Reader<'_>, key: &[u8]) -> Option<u8> {
     let word = key.strip_prefix(&*reader.keys.prefix)?;
     let letter = word.first().filter(|letter| b"iscdxp".contains(letter))?;
@@ -38,14 +39,14 @@ fn letter(reader: Reader<'_>, key: &[u8]) -> Option<u8> {
     word.get(1)?.is_ascii_digit().then_some(*letter)
 }
 
-/// Parts of the keys that a cursor holds, and a cursor that finds others. The parts are in the
-/// order of inodes: records that were made together often lie together in the server's memory, and
-/// it waits less for those.
+/// Parts of the keys in a cursor, and a cursor that finds other keys. The parts are in the order of
+/// inodes. Records that were made together are often close in the server's memory, and reading them
+/// together is faster.
 pub(crate) fn divide(keys: &Keys, cursor: Cursor) -> (Vec<Cursor>, Option<Cursor>) {
     let Some(mut place) = Place::read(&cursor).filter(|place| !place.pending.is_empty()) else {
         return (Vec::new(), Some(cursor));
     };
-    // The first key is half read.
+    // The first key is partly read.
     if &*place.inner != b"0" {
         return (Vec::new(), Some(cursor));
     }
@@ -76,10 +77,10 @@ pub(crate) fn page(
     }
 }
 
-/// Finds keys, behind those that were found.
+/// Finds more keys.
 fn find(pool: &Pool, reader: Reader<'_>, mut place: Place) -> Result<Page, EngineError> {
     loop {
-        // Cursors are good for one process only: behind it the search begins anew.
+        // Cursors are valid for one server process only. For another one the search starts again.
         let cursor = |process| if process == place.process { place.cursor.clone() } else { number(0) };
         let (answers, process) = pool.ask_by(|process| search(reader.keys, &cursor(process), PASSED))?;
         let (cursor, keys) = searched(reader, answers)?;
@@ -98,7 +99,7 @@ fn find(pool: &Pool, reader: Reader<'_>, mut place: Place) -> Result<Page, Engin
     }
 }
 
-/// Reads what lies at the first keys that were found.
+/// Reads the values of the first keys that were found.
 fn read(pool: &Pool, reader: Reader<'_>, place: &Place, limit: usize) -> Result<Page, EngineError> {
     let asked = RefCell::default();
     let request = |process| {
@@ -116,25 +117,25 @@ fn read(pool: &Pool, reader: Reader<'_>, place: &Place, limit: usize) -> Result<
     asked.into_inner().page(reader, Place { cursor: others, ..Place::start(0, process) }, answers)
 }
 
-/// What one command asks for.
+/// What one command requests.
 enum Asked {
     Strings(Vec<Text>),
     List(Text),
     Hash(Text),
 }
 
-/// What is asked.
+/// The commands of one page.
 #[derive(Default)]
 struct Request {
     pipeline: Pipeline,
     /// In the order of the commands.
     asked: Vec<Asked>,
-    /// They wait for the next page.
+    /// Keys that are left for the next page.
     waiting: Vec<Text>,
 }
 
 impl Request {
-    /// The first of them goes on at `inner`.
+    /// The first of them continues at `inner`.
     fn new(reader: Reader<'_>, keys: &[Text], inner: &[u8], limit: usize) -> Self {
         let mut request = Self::default();
         let (now, later) = keys.split_at(keys.len().min(limit.max(1)));
@@ -169,9 +170,9 @@ impl Request {
     /// The records, and `next` with what is not read.
     fn page(self, reader: Reader<'_>, mut next: Place, answers: Vec<Value>) -> Result<Page, EngineError> {
         let mut page = Page { rows: Vec::new(), damaged: Vec::new(), next: None };
-        // What is not read to its end comes first.
+        // A key that is partly read comes first.
         let mut unread: Option<Text> = None;
-        // Keys and what lies at them, in turn.
+        // Keys and their values, in turn.
         let mut whole: Vec<Cell> = Vec::new();
         let mut answers = answers.into_iter();
         for asked in self.asked {
@@ -191,7 +192,7 @@ impl Request {
                 Asked::Hash(key) => {
                     let (inner, cells): (String, Vec<Cell>) = reader.parse(answer)?;
                     if inner != "0" && unread.is_some() {
-                        // Only one can be half read: this one is read again.
+                        // Only one key can be partly read: this one is read again.
                         next.pending.push(key);
                         continue;
                     }

@@ -1,9 +1,9 @@
 //! Pages of large collections.
 //!
-//! All of them go through Redis' own cursors: what is there from the first page to the last is
-//! returned at least once, and may be returned twice while the server resizes a table. A cursor
-//! means something to the process that gave it, and nothing to one that took its place: there the
-//! scan begins anew. Keys are matched exactly, not only by pattern.
+//! All scans use Redis' own cursors. A scan returns whatever exists from the first page to the last
+//! at least once. It may return something twice while the server resizes a table. A cursor is valid
+//! only for the server process that returned it. If another process has taken its place, the scan
+//! starts again. Keys are checked exactly, not only by the pattern.
 
 use redis::Value;
 use sluice_meta::{
@@ -22,28 +22,29 @@ use crate::{
     script::{FOLLOW, SCAN},
 };
 
-/// Most entries of a directory whose nodes the script finds, too.
+/// Most entries of a directory whose nodes the script reads, too.
 const WOVEN: u64 = 100;
 
-/// Most nodes that one command asks for.
+/// Most nodes that one command requests.
 const NODES: usize = 3000;
 
-/// The kinds of quotas, one behind the other, each by one of its keys.
+/// The kinds of quotas, in sequence, each by one of its keys.
 const QUOTAS: [QuotaKey; 3] = [QuotaKey::Dir(Ino(0)), QuotaKey::User(0), QuotaKey::Group(0)];
 
 /// Keys removed at once.
 const REMOVED: u64 = 1000;
 
-/// Asks for keys of the volume behind a cursor of Redis; `count` are looked at.
+/// Requests keys of the volume after a cursor of Redis; `count` keys are visited.
 pub(crate) fn search(keys: &Keys, cursor: &[u8], count: u64) -> Pipeline {
     let mut pipeline = Pipeline::default();
     let scan = pipeline.command("SCAN");
     scan.extend([cursor, b"COUNT", &number(count)]);
     if !keys.prefix.is_empty() {
         scan.extend([&b"MATCH"[..], &[&keys.prefix[..], b"*"].concat()]);
-        // A node of a cluster lists the keys that it has, even if others have left it. It refuses
-        // what names a key that is not there, unless it has all of the slot.
-        pipeline.command("GET").push(&keys.nowhere());
+        // While keys move to another node, a cluster node lists only those that it still has. This
+        // command names a key that does not exist, so that a node without all keys of the slot
+        // refuses it.
+        pipeline.command("GET").push(&keys.missing_key());
     }
     pipeline
 }
@@ -83,26 +84,26 @@ pub(crate) fn remove_all(pool: &Pool, reader: Reader<'_>) -> Result<(), EngineEr
     }
 }
 
-/// One page asked for.
+/// The request for one page.
 pub(crate) struct Request {
     scan: Scan,
     /// Which of the three kinds of quotas, or 0.
     part: u8,
-    /// Which process is asked.
+    /// The server process to ask.
     process: u64,
     pipeline: Pipeline,
     /// How the records come.
     form: Form,
 }
 
-/// What can be read, and what cannot.
+/// The rows, and the errors of those that cannot be read.
 type Rows = (Vec<Row>, Vec<EngineError>);
 
-/// Where a scan stands.
+/// The position of a scan.
 pub(crate) struct Place {
     /// Which of several collections.
     pub(crate) part: u8,
-    /// Which process gave the cursors.
+    /// The process that returned the cursors.
     pub(crate) process: u64,
     /// Cursor of Redis.
     pub(crate) cursor: Text,
@@ -139,7 +140,7 @@ impl Place {
 }
 
 impl Request {
-    /// `None` if the cursor is none of this engine's.
+    /// `None` if the cursor is not of this engine.
     pub(crate) fn new(
         keys: &Keys,
         scan: Scan,
@@ -160,7 +161,7 @@ impl Request {
             args.extend(own.iter().copied());
             Pipeline::of_script(&SCAN, args)
         };
-        // Everything where a record of that kind is, with what belongs to it elsewhere.
+        // Everything at the key of a record of that kind, with what belongs to it elsewhere.
         let at_place = |of: &Key| {
             let cells = keys.cells(of);
             let command = if cells[0].shape == Shape::Score { "ZSCAN" } else { "HSCAN" };
@@ -191,7 +192,7 @@ impl Request {
         let (pipeline, form) = match scan {
             Scan::Entries { dir, nodes } => {
                 let (mut pipeline, form) = at_place(&Key::Entry(dir, Name::stored(b"")));
-                // A directory of few is answered at once.
+                // A small directory is returned at once.
                 if nodes && &*place.cursor == b"0" {
                     let mut args = Args::default();
                     args.extend([&keys.word("i")[..], b"0", &keys.dir(dir), &number(WOVEN)]);
@@ -199,7 +200,7 @@ impl Request {
                 }
                 (pipeline, form)
             }
-            // It has pages of its own.
+            // It has a module of its own.
             Scan::Inodes => return None,
             Scan::Nodes => whole("string", "i", "^i%d+$"),
             Scan::AllEntries => whole("hashes", "d", "^d%d+$"),
@@ -255,7 +256,7 @@ impl Request {
             Scan::Entries { dir, nodes: true } => with_nodes(pool, reader, dir, values)?,
             _ => reader.rows(&self.form, values),
         };
-        // A listing that lacks a name looks complete.
+        // A listing without a name would look complete.
         if matches!(self.scan, Scan::Entries { nodes: false, .. }) && !damaged.is_empty() {
             return Err(damaged.swap_remove(0));
         }
@@ -318,7 +319,7 @@ fn with_nodes(
         }
     }
     let (mut rows, damaged) = weave(reader, dir, woven)?;
-    // Both may have gone between the questions: they are looked at again, together.
+    // Both may have gone between the reads: they are read again, together.
     for found in Plan::new(reader, &lost).run(pool)? {
         if let Found::Rows(both) = found {
             rows.extend(both);

@@ -25,7 +25,7 @@ fn heard(server: &Server, other: &RedisEngine, watch: &mut dyn Watch) -> Vec<Not
         all.extend(watch.next(Duration::from_secs(1)).expect("up"));
         if let Some(end) = all.iter().position(|notice| notice.changes == [Change::Lock(Ino(99))]) {
             all.truncate(end);
-            // A turn of the server's loop lies behind it, with what that reports.
+            // A turn of the server's loop comes after it, with what that reports.
             assert!(server.call(&["PING"]).is_some());
             return all;
         }

@@ -133,7 +133,7 @@ impl Record {
         }
     }
 
-    /// Its columns, each behind `of`.
+    /// Its columns, each after `of`.
     pub(crate) fn columns_of(self, of: &str) -> String {
         let columns = self.shape().columns.split(',');
         columns.map(|column| format!("{of}{column}")).collect::<Vec<_>>().join(",")

@@ -1,12 +1,12 @@
-//! What stood in the way of a commit.
+//! The records that made a commit conflict.
 
 use sluice_meta::{
     engine::{EngineError, Found, Read},
     schema::Key,
 };
 
-/// Which of these records, some of which must exist, do; all of them if none is found, for the
-/// unique key of some tables is narrower than ours.
+/// Which of these records exist, if it is known that some of them do. Returns all of them if it
+/// finds none, because the unique key of some tables is narrower than ours.
 pub(crate) fn existing(
     keys: Vec<Key>,
     ask: impl FnOnce(&[Read]) -> Result<Vec<Found>, EngineError>,

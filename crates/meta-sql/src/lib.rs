@@ -7,7 +7,6 @@
 //! for connections, statements and errors. What must stay true: every value is stored as JuiceFS
 //! would store it, so that both may use one volume at once.
 
-mod asking;
 mod codec;
 mod errors;
 mod expected;
@@ -16,6 +15,7 @@ mod mysql;
 mod naming;
 mod plan;
 mod postgres;
+mod query_runner;
 mod questions;
 mod scan;
 mod schema;

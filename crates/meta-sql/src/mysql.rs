@@ -4,7 +4,6 @@
 //! transaction, which compares the expected records. What must stay true: between two trips no lock
 //! and no transaction of ours exists on the server, so that a slow or dead client blocks no other.
 
-mod asking;
 mod commit;
 mod connection;
 mod diagnosis;
@@ -12,6 +11,7 @@ mod error;
 mod options;
 mod pool;
 mod prepare;
+mod query_runner;
 mod read;
 mod snapshot;
 mod store;

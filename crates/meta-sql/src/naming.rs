@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-/// The names of the tables of a volume. `jfs_` and `sluice_` begin their names, and behind that
+/// The names of the tables of a volume. `jfs_` and `sluice_` begin their names, and after that
 /// stands the `table_prefix`, if there is one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Naming(Option<String>);

@@ -1,11 +1,10 @@
 //! The PostgreSQL engine.
 //!
-//! A transaction holds nothing on the server: its reads are plain reads, and its commit is one
-//! flight that locks what was expected, checks that it is still so, and writes. What must stay
-//! true: a check looks at a record after it was locked, so that what others committed while it
-//! waited is seen, and a check that fails undoes the whole flight.
+//! Nothing is held on the server before the commit, because reads are plain reads. A commit is one
+//! flight: it locks the expected records, checks that they are unchanged, and writes. What must
+//! stay true: a check reads a record after it was locked, so it sees what others committed during
+//! the wait for the lock. A check that fails rolls back the whole flight.
 
-mod asking;
 mod commit;
 mod conn;
 mod error;
@@ -14,6 +13,7 @@ mod handshake;
 mod options;
 mod pool;
 mod prepare;
+mod query_runner;
 mod read;
 mod snapshot;
 mod statement;
@@ -37,9 +37,9 @@ use statement::Catalog;
 
 /// Operations in one commit.
 const BATCH: usize = 256;
-/// Most commits at once. While one waits for the disk the next gathers what comes; more would hold
-/// fewer operations each (8 lanes: half the rate of 2, measured when commits held their locks until
-/// they were on disk).
+/// Most commits at once. While one waits for the disk the next gathers operations; with more
+/// commits, each would have fewer operations (8 lanes: half the rate of 2, measured when commits
+/// held their locks until they were on disk).
 const LANES: usize = 2;
 
 /// A volume's metadata in a PostgreSQL database.
@@ -72,7 +72,7 @@ impl Engine for PostgresEngine {
     }
 
     fn limits(&self) -> Limits {
-        // Reads outside transactions need connections too.
+        // Reads outside commits need connections, too.
         let lanes = (self.0.pool.options.limits.max_open / 2).clamp(1, LANES);
         Limits { lanes, batch: BATCH, notices: Notices::Push }
     }
@@ -107,7 +107,7 @@ impl Engine for PostgresEngine {
         Ok(())
     }
 
-    /// A commit is seen before it is on the disk.
+    /// A commit is visible before it is on the disk.
     fn harden(&self) -> Result<(), EngineError> {
         self.0.harden()
     }

@@ -115,11 +115,11 @@ pub(crate) fn take(what: Look, record: Record, row: &impl Columns, found: &mut F
     match what {
         Look::Names => {
             if let Found::Names(names) = found {
-                names.push(Name::stored(row.bytes(0).map_err(odd)?));
+                names.push(Name::stored(row.bytes(0).map_err(unexpected_answer)?));
             }
         }
         Look::Last if row.is_null(0) => {}
-        Look::Last => put(found, Row::Counter(Counter::AclMaxId, row.int(0).map_err(odd)?)),
+        Look::Last => put(found, Row::Counter(Counter::AclMaxId, row.int(0).map_err(unexpected_answer)?)),
         Look::Follow => decode_joined(row, 0, |row| put(found, row))?,
         _ => put(found, decode(record, row, 0)?),
     }
@@ -127,6 +127,6 @@ pub(crate) fn take(what: Look, record: Record, row: &impl Columns, found: &mut F
 }
 
 /// The error for a result that does not fit its request.
-pub(crate) fn odd(reason: String) -> Damage {
+pub(crate) fn unexpected_answer(reason: String) -> Damage {
     Damage { record: "an answer".into(), reason }
 }

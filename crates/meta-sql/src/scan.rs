@@ -11,8 +11,8 @@ use sluice_meta::{
 use sluice_types::Ino;
 
 use crate::{
-    asking::Asking,
     codec::{Columns, Damage, Record, decode, decode_node},
+    query_runner::QueryRunner,
     text::Look,
     values::{Value, id, int},
 };
@@ -20,11 +20,11 @@ use crate::{
 /// What a statement reads.
 #[derive(Clone, Copy)]
 enum Ask<'c> {
-    /// The rows of a record behind a number. That of each comes first in the answer.
+    /// The rows of a record after a number. That of each comes first in the answer.
     Numbered(Record, i64),
-    /// The rows of a record behind a unique key of two columns.
+    /// The rows of a record after a unique key of two columns.
     Behind(Record, [i64; 2]),
-    /// The entries of a directory behind a name.
+    /// The entries of a directory after a name.
     Entries(Ino, &'c [u8]),
     /// As [`Ask::Entries`], each with its node.
     EntriesNodes(Ino, &'c [u8]),
@@ -45,14 +45,14 @@ impl<'c> Ask<'c> {
 
 /// One page.
 pub(crate) fn page(
-    asking: &impl Asking,
+    runner: &impl QueryRunner,
     scan: Scan,
     from: Option<&Cursor>,
     limit: usize,
 ) -> Result<Page, EngineError> {
     let limit = i64::try_from(limit.max(1)).unwrap_or(i64::MAX);
     let page = Page { rows: Vec::new(), damaged: Vec::new(), next: None };
-    let mut filling = Filling { asking, page, limit, count: 0 };
+    let mut filling = Filling { runner, page, limit, count: 0 };
     let record = match scan {
         Scan::Entries { dir, nodes } => {
             // No name is empty, so the empty one lies before all others.
@@ -77,7 +77,7 @@ pub(crate) fn page(
             filling.take(Ask::Behind(Record::Writer, after))?;
             return Ok(filling.page);
         }
-        Scan::Inodes => return Err(filling.asking.refused("each kind of record has a table of its own")),
+        Scan::Inodes => return Err(filling.runner.refused("each kind of record has a table of its own")),
         Scan::Nodes => Record::Node,
         Scan::AllEntries => Record::Entry,
         Scan::Chunks => Record::Chunk,
@@ -99,24 +99,24 @@ pub(crate) fn page(
 
 /// Fills a page.
 struct Filling<'a, A> {
-    asking: &'a A,
+    runner: &'a A,
     page: Page,
     limit: i64,
     /// Rows that were answered, the damaged ones among them.
     count: i64,
 }
 
-impl<A: Asking> Filling<'_, A> {
+impl<A: QueryRunner> Filling<'_, A> {
     /// Takes what is answered, up to the limit.
     fn take(&mut self, ask: Ask<'_>) -> Result<(), EngineError> {
-        let Self { asking, page, limit, count } = self;
+        let Self { runner, page, limit, count } = self;
         let Page { rows, damaged, next } = page;
         let mut sort = |decoded: Result<Row, Damage>| match decoded {
             Ok(row) => rows.push(row),
-            Err(damage) => damaged.push(asking.damaged(damage)),
+            Err(damage) => damaged.push(runner.damaged(damage)),
         };
         let (what, record, values) = ask.statement(*limit - *count);
-        asking.rows(what, record, &values, |row| {
+        runner.rows(what, record, &values, |row| {
             *count += 1;
             match ask {
                 Ask::Numbered(record, _) => sort(decode(record, row, 1)),
@@ -145,13 +145,13 @@ impl<A: Asking> Filling<'_, A> {
         let Some(cursor) = from else { return Ok(begin) };
         let (numbers, rest) = cursor.0.as_chunks::<8>();
         if numbers.len() != N || !rest.is_empty() {
-            return Err(self.asking.refused("the cursor belongs to another scan"));
+            return Err(self.runner.refused("the cursor belongs to another scan"));
         }
         Ok(std::array::from_fn(|at| i64::from_be_bytes(numbers[at])))
     }
 }
 
-/// Where the page behind a row begins.
+/// Where the page after a row begins.
 fn cursor(ask: Ask<'_>, row: &impl Columns) -> Result<Cursor, String> {
     let numbers = match ask {
         // The number stands alone, but for that of quotas, among which these come first.

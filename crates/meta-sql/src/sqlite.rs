@@ -1,17 +1,17 @@
 //! The SQLite engine.
 //!
-//! One connection writes, under SQLite's own write lock, which is given back between commits so
-//! that other processes, JuiceFS among them, get their turn; others read snapshots. Everything runs
-//! on the calling thread. What must stay true: a commit compares what it rests on while it holds
-//! the write lock.
+//! One connection writes. It takes SQLite's own write lock for each commit and releases it between
+//! commits, so that other processes, such as JuiceFS, can write, too. Other connections read
+//! snapshots. Everything runs on the calling thread. What must stay true: a commit compares its
+//! expectations while it holds the write lock.
 
-mod asking;
 mod commit;
 mod connect;
 mod durable;
 mod error;
 mod options;
 mod prepare;
+mod query_runner;
 mod read;
 mod snapshot;
 mod statements;
@@ -36,8 +36,8 @@ use options::Options;
 use read::Reader;
 use unchanged::Seen;
 
-/// Operations in one commit: about twenty milliseconds of work, after which others get their turn.
-/// Fewer write the same pages to the log more often.
+/// Operations in one commit: about twenty milliseconds of work, after which others can write. With
+/// fewer, the same pages are written to the log more often.
 const BATCH: usize = 1024;
 
 /// A volume's metadata in an SQLite database.
@@ -76,7 +76,7 @@ impl Engine for SqliteEngine {
             // The question whether this is a volume has an answer even where there is no database.
             return Ok(vec![Found::Row(None)]);
         }
-        self.0.asking(|reader| match reads {
+        self.0.with_runner(|reader| match reads {
             [read] => Ok(vec![reader.answer(read)?]),
             // One snapshot costs less than many.
             _ => in_snapshot(*reader, || reader.answers(reads)),
@@ -100,7 +100,7 @@ impl Engine for SqliteEngine {
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
-        self.0.asking(|reader| page(reader, scan, from, limit))
+        self.0.with_runner(|reader| page(reader, scan, from, limit))
     }
 
     fn snapshot(&self, readers: usize) -> Result<Option<Arc<dyn Snapshot>>, EngineError> {

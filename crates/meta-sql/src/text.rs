@@ -30,11 +30,11 @@ pub(crate) enum Look {
     Last,
     /// How many rows there are.
     Count,
-    /// Rows behind a number, which comes first in the answer, at most so many.
+    /// Rows after a number, which comes first in the answer, at most so many.
     Page,
-    /// Rows behind a unique key of two columns, at most so many.
+    /// Rows after a unique key of two columns, at most so many.
     Behind,
-    /// Entries of a directory behind a name, at most so many.
+    /// Entries of a directory after a name, at most so many.
     Entries,
     /// As [`Look::Entries`], with their nodes.
     EntriesNodes,
@@ -135,7 +135,7 @@ pub(crate) fn equal(columns: &'static str, count: usize) -> String {
     each.collect::<Vec<_>>().join(" AND ")
 }
 
-/// What takes over a row that could not be inserted: behind `ON CONFLICT`.
+/// What takes over a row that could not be inserted: after `ON CONFLICT`.
 pub(crate) fn replacing(record: Record) -> String {
     let shape = record.shape();
     let rest = shape.columns.split(',').skip(shape.unique);

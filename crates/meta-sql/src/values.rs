@@ -83,7 +83,7 @@ pub(crate) fn row_values(row: &Row) -> Option<(Record, Vec<Value<'_>>)> {
     push_row(row, &mut values).map(|record| (record, values))
 }
 
-/// Puts the values of the columns that name a record behind `out`, and says which record it is;
+/// Appends the values of the columns that name a record to `out`, and says which record it is;
 /// nothing of what is counted from other rows: parents, and the number of the last ACL rule.
 pub(crate) fn push_key<'k>(key: &'k Key, out: &mut impl Extend<Value<'k>>) -> Option<Record> {
     let owned_by = |ino: &Ino, owner: &LockOwner| [id(ino.0), id(owner.sid), id(owner.owner)];
@@ -117,7 +117,7 @@ pub(crate) fn push_key<'k>(key: &'k Key, out: &mut impl Extend<Value<'k>>) -> Op
     })
 }
 
-/// Puts the values of all columns of a row behind `out`, and says which record it is; nothing of
+/// Appends the values of all columns of a row to `out`, and says which record it is; nothing of
 /// what is counted from other rows.
 pub(crate) fn push_row<'r>(row: &'r Row, out: &mut impl Extend<Value<'r>>) -> Option<Record> {
     Some(match row {
@@ -179,9 +179,9 @@ pub(crate) fn push_row<'r>(row: &'r Row, out: &mut impl Extend<Value<'r>>) -> Op
     })
 }
 
-/// Puts what a write that adds to a row adds behind `out`, behind the columns that name the row,
-/// and says which record that is; nothing of another write. Of a node these are links and, if they
-/// are to change, times.
+/// Appends to `out` the columns that name a row, and what a write adds to that row, and says which
+/// record that is; nothing of another write. Of a node these are links and, if they are to change,
+/// times.
 pub(crate) fn push_added<'w>(write: &'w Write, out: &mut impl Extend<Value<'w>>) -> Option<(Record, Key)> {
     let (record, key) = match write {
         Write::Bump { ino, nlink, time } => {

@@ -101,7 +101,7 @@ fn expectations_that_were_not_read_are_looked_up() {
         Expect::Row(stale.clone(), Hold::Guard),
         Expect::Row(other.clone(), Hold::None),
         Expect::Absent(entry("c").key()),
-        Expect::Vacant(Ino(5)),
+        Expect::Empty(Ino(5)),
         Expect::Same(flocks, vec![lock]),
     ];
     for expect in holding {
@@ -113,7 +113,7 @@ fn expectations_that_were_not_read_are_looked_up() {
         Expect::Row(other, Hold::Guard),
         Expect::Row(node(6), Hold::Guard),
         Expect::Absent(entry("a").key()),
-        Expect::Vacant(Ino(1)),
+        Expect::Empty(Ino(1)),
         Expect::Same(flocks, vec![]),
     ];
     for expect in broken {
@@ -121,11 +121,11 @@ fn expectations_that_were_not_read_are_looked_up() {
         assert_eq!(conflict(engine.commit(&wish)), [expect.key()]);
     }
     assert_eq!(get(&engine, TRACE), None);
-    // A directory is vacant if the commit itself removes what is in it.
+    // A directory is empty if the commit itself removes what is in it.
     let leave = |name: &str| Write::Delete(entry(name).key());
-    let vacant = |writes| Commit { expects: vec![Expect::Vacant(Ino(1))], writes, step: None };
-    assert_eq!(conflict(engine.commit(&vacant(vec![leave("a")]))), [Key::Node(Ino(1))]);
-    engine.commit(&vacant(vec![leave("a"), leave("b")])).expect("vacant");
+    let empty_dirs = |writes| Commit { expects: vec![Expect::Empty(Ino(1))], writes, step: None };
+    assert_eq!(conflict(engine.commit(&empty_dirs(vec![leave("a")]))), [Key::Node(Ino(1))]);
+    engine.commit(&empty_dirs(vec![leave("a"), leave("b")])).expect("empty");
 }
 
 #[test]

@@ -1,15 +1,16 @@
 //! The announcement of a commit to other clients: which of the records that they may have cached it
 //! changed.
 //!
-//! What must stay true: it is derived from the writes alone, so that no operation can forget it.
+//! What must stay true: the announcement is derived from the writes alone, so no operation can
+//! forget it.
 
 use crate::{
     engine::{Commit, Notices, Write},
     schema::{Change, Key, RING, Row},
 };
 
-/// Adds to a numbered commit what it tells: as messages, or where there are none as a record. After
-/// the engine `lost` commits that may be anything.
+/// Adds the announcement to a numbered commit: messages, or a record if the engine has no messages.
+/// If the engine `lost` commits before, it announces that anything may have changed.
 pub(crate) fn announce(commit: &mut Commit, notices: Notices, lost: bool) {
     let Some(step) = commit.step else { return };
     let lost = lost.then_some(Change::Any);
@@ -22,7 +23,7 @@ pub(crate) fn announce(commit: &mut Commit, notices: Notices, lost: bool) {
     }
 }
 
-/// Where the changes of a lane's `n`-th commit are kept.
+/// Where the changes of the `n`-th commit of a lane are kept.
 pub(crate) fn slot(n: u64) -> u16 {
     (n % RING) as u16
 }
@@ -33,7 +34,7 @@ fn change(write: &Write) -> Option<Change> {
         | Write::Put(Row::Entry(dir, name, _))
         | Write::Delete(Key::Entry(dir, name))
         | Write::Discard(Key::Entry(dir, name)) => Change::Entry(*dir, name.clone()),
-        // Nobody has cached what is new; that it was missing is not cached.
+        // No client has cached a new node, and its absence is not cached.
         Write::Put(Row::Node(ino, _))
         | Write::Delete(Key::Node(ino))
         | Write::Discard(Key::Node(ino))

@@ -1,4 +1,4 @@
-//! A place for a name.
+//! A name in a directory.
 
 use sluice_types::{Ino, Name};
 

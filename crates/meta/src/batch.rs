@@ -1,10 +1,10 @@
-//! Group commit: whatever waits when a commit returns goes out together.
+//! Group commit: all operations that wait when a commit returns go into the next commit.
 //!
-//! A caller that finds a lane of the engine free runs the batch itself, on its own thread, with all
-//! other operations that wait. A caller that finds no free lane sleeps. It is woken with its
-//! answer, or to run the next batch. Before it runs that batch it may wait for the threads that
-//! were answered with it (`commit_delay`). There are no timers and no threads of our own. An
-//! operation that fails leaves no trace and fails alone.
+//! A caller that finds a lane of the engine free runs the batch on its own thread, with all other
+//! operations that wait. A caller that finds no free lane sleeps. It is woken with its answer, or
+//! to run the next batch. Before it runs that batch, it may wait for the threads that were answered
+//! together with it (`commit_delay`). There are no timers and no extra threads. An operation that
+//! fails has no effect, and does not make others fail.
 
 mod attempt;
 mod commit_delay;
@@ -38,12 +38,12 @@ pub use sluice_types::Interrupt;
 use crate::{
     engine::{Engine, EngineError, Notices},
     env::Env,
-    op::{Lane, Op},
+    op::{ConflictKey, Op},
     schema::WriterId,
     stats::MetaStats,
 };
 
-/// How long a dead engine is waited for.
+/// How long a batch waits for an engine that does not answer.
 pub const PATIENCE: Duration = Duration::from_mins(5);
 
 /// Runs operations in batches.
@@ -57,8 +57,8 @@ pub struct Batcher {
     notices: Notices,
     patience: Duration,
     sched: Mutex<Sched>,
-    /// Held while a lane finds out that this client was taken for dead, so that all lanes count it
-    /// once.
+    /// Held while a lane finds out that others took this client for dead, so that all lanes count
+    /// that only once.
     fence: Mutex<()>,
     commit_delay: CommitDelay,
     batches: AtomicU64,
@@ -67,20 +67,20 @@ pub struct Batcher {
     counts: Arc<MetaStats>,
 }
 
-/// Numbers of the commits of one lane; whoever leads the lane changes them.
+/// Numbers of the commits of one lane. Only the thread that leads the lane changes them.
 #[derive(Default)]
 struct Numbers {
-    /// Of the last commit that happened.
+    /// The number of the last commit that happened.
     reached: AtomicU64,
-    /// The highest that a commit was given whose node was unknown. None of these is given to
-    /// another commit: found in the engine, it must say which of them happened.
+    /// The highest number given to a commit whose outcome was unknown. No such number is given to
+    /// another commit: if the engine has it, it must tell which commit happened.
     doubtful: AtomicU64,
-    /// Whether the engine lost commits of this lane, which others may have seen and nobody has been
-    /// told of yet.
+    /// Whether the engine lost commits of this lane. Other clients may have seen them, and have not
+    /// been told yet.
     lost: AtomicBool,
 }
 
-/// What a batcher did so far.
+/// Counters of a batcher.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchStats {
     /// Batches run.
@@ -114,14 +114,14 @@ impl Batcher {
         }
     }
 
-    /// Lanes go on from these numbers.
+    /// Lanes continue from these numbers.
     pub(crate) fn go_on(&self, reached: &[u64]) {
         for (lane, n) in self.numbers.iter().zip(reached) {
             lane.reached.store(*n, Ordering::Relaxed);
         }
     }
 
-    /// What it did so far.
+    /// The counters so far.
     pub fn stats(&self) -> BatchStats {
         BatchStats {
             batches: self.batches.load(Ordering::Relaxed),
@@ -130,7 +130,7 @@ impl Batcher {
         }
     }
 
-    /// What it counts of its operations, and whoever has this counts with it.
+    /// The counters of operations. Others may add to them.
     pub fn counts(&self) -> &Arc<MetaStats> {
         &self.counts
     }
@@ -176,7 +176,7 @@ impl Batcher {
             if let Some(lane) = lane.take().or_else(|| submitter.take_lead()) {
                 self.lead(lane, submitter);
             } else if submitter.is_done() {
-                // Somebody may have handed a lane to this thread before somebody else answered its
+                // Another thread may have handed a lane to this one before a third one answered its
                 // last operation.
                 lane = submitter.take_lead();
                 if lane.is_none() {
@@ -207,7 +207,7 @@ impl Batcher {
         let left = self.run(lane, &gathered.queued, own);
         let ended = wait::now();
         self.commit_delay.answered(&gathered.queued, ended.saturating_duration_since(begun));
-        self.sched.lock().release(lane, own, &gathered.lanes, &left);
+        self.sched.lock().release(lane, own, &gathered.conflict_keys, &left);
         for op in gathered.queued.iter().filter(|op| !is_among(op, &left)) {
             self.counts.batched(op.name, op.submitter.since, (begun, ended));
             op.finish();
@@ -216,13 +216,13 @@ impl Batcher {
         self.counts.batched.add(gathered.queued.len() as u64);
     }
 
-    /// Runs `batch` until each of its operations has an answer. Where the caller gave up waiting
-    /// itself, those of others that have none yet are left for another thread.
+    /// Runs `batch` until each of its operations has an answer. If this caller gave up, returns the
+    /// operations of others that have no answer yet, for another thread.
     fn run(&self, lane: u16, batch: &[Arc<AnyQueuedOp>], own: &Submitter) -> Vec<Arc<AnyQueuedOp>> {
         let mut tries = 0;
         let mut groups = VecDeque::from([batch.to_vec()]);
         while let Some(group) = groups.pop_front() {
-            // Whoever waits for the lane would wait for ever if a panic took it along.
+            // If a panic kept the lane, its waiters would wait for ever.
             let attempt = AssertUnwindSafe(|| self.attempt(lane, &group, tries > 0));
             let outcome = catch_unwind(attempt).unwrap_or_else(|_| Err(self.panicked(lane)));
             let (reason, conflict) = match outcome {
@@ -250,7 +250,7 @@ impl Batcher {
                 Err(Failed::Unknown(error)) => {
                     let error = FsError::io(error);
                     for op in &group {
-                        // Who was interrupted expects that it may have happened.
+                        // An interrupted caller expects that the operation may have happened.
                         let interrupted = op.submitter.interrupt.is_set();
                         op.fail(if interrupted { FsError::Interrupted } else { error.clone() });
                     }
@@ -267,8 +267,8 @@ impl Batcher {
         Vec::new()
     }
 
-    /// Counts a conflict, and the operations that it makes run again: those to blame, if that is
-    /// known.
+    /// Counts a conflict, and the operations that run again because of it: the culprits, if they
+    /// are known.
     fn count_conflict(&self, group: &[Arc<AnyQueuedOp>], culprits: &FxHashSet<usize>) {
         self.counts.retries.conflict.add(1);
         for (at, op) in group.iter().enumerate() {
@@ -279,20 +279,20 @@ impl Batcher {
     }
 }
 
-/// The parts in which to try again: the innocent together, then each culprit alone, each operation
-/// after those before it that share a lane with it.
+/// The groups for the next try: the innocent operations together, then each culprit alone. An
+/// operation runs after those before it with which it shares a conflict key.
 fn split(group: Vec<Arc<AnyQueuedOp>>, culprits: &FxHashSet<usize>) -> Vec<Vec<Arc<AnyQueuedOp>>> {
     let mut innocent = Vec::new();
     let mut parts: Vec<Vec<Arc<AnyQueuedOp>>> = Vec::new();
-    let mut behind: FxHashSet<Lane> = FxHashSet::default();
+    let mut behind: FxHashSet<ConflictKey> = FxHashSet::default();
     let mut open = false;
     for (at, op) in group.into_iter().enumerate() {
         if culprits.contains(&at) {
-            behind.extend(op.lanes.iter().copied());
+            behind.extend(op.conflict_keys.iter().copied());
             parts.push(vec![op]);
             open = false;
-        } else if op.lanes.iter().any(|lane| behind.contains(lane)) {
-            behind.extend(op.lanes.iter().copied());
+        } else if op.conflict_keys.iter().any(|key| behind.contains(key)) {
+            behind.extend(op.conflict_keys.iter().copied());
             match parts.last_mut() {
                 Some(part) if open => part.push(op),
                 _ => parts.push(vec![op]),
@@ -308,7 +308,7 @@ fn split(group: Vec<Arc<AnyQueuedOp>>, culprits: &FxHashSet<usize>) -> Vec<Vec<A
     parts
 }
 
-/// One operation that the engine cannot serve must not fail its neighbours.
+/// One operation that the engine cannot serve must not make the others fail.
 fn refuse(group: Vec<Arc<AnyQueuedOp>>, error: &EngineError, groups: &mut VecDeque<Vec<Arc<AnyQueuedOp>>>) {
     if group.len() == 1 {
         // The caller can make room and try again.
@@ -321,8 +321,8 @@ fn refuse(group: Vec<Arc<AnyQueuedOp>>, error: &EngineError, groups: &mut VecDeq
     }
 }
 
-/// Answers the operations whose callers wait no longer, or have waited too long, at once: the batch
-/// may go on waiting.
+/// Answers the operations whose callers no longer wait, or have waited too long. The rest of the
+/// batch may continue to wait.
 fn give_up(groups: &mut VecDeque<Vec<Arc<AnyQueuedOp>>>, reason: &FsError) {
     let now = wait::now();
     for group in groups.iter_mut() {

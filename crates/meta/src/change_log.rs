@@ -78,7 +78,7 @@ pub(crate) enum Line {
         length: u64,
         mode: u8,
     },
-    /// Slices of one file shown in another; `end` is that one's length after it.
+    /// Slices of one file that another file refers to; `end` is that one's length after it.
     CopyRange {
         from: (Ino, u64),
         to: (Ino, u64),
@@ -139,7 +139,7 @@ pub(crate) enum Line {
         ino: Ino,
         index: u32,
     },
-    /// Records of a chunk replaced by `new`, behind the first `kept`.
+    /// Records of a chunk replaced by `new`, after the first `kept`.
     Compact {
         ino: Ino,
         index: u32,

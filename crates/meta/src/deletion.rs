@@ -1,9 +1,9 @@
-//! What was removed is deleted: the chunks of files without names, slices that nothing shows, their
-//! blocks.
+//! Deletes removed data: the chunks of files without names, slices to which nothing refers, and
+//! their blocks.
 //!
-//! Many at a time, so that it takes little from those who wait for the engine. What must stay true:
-//! what is to be deleted stays on record until it is, block by block; one that cannot be deleted
-//! keeps no other.
+//! One operation deletes many, so that the engine has time for other clients. What must stay true:
+//! what is to be deleted stays recorded until all its blocks are deleted. If one deletion fails,
+//! the others continue.
 
 use sluice_types::{CHUNK_SIZE, FsError, FsResult, Ino};
 
@@ -18,10 +18,10 @@ use crate::{
     schema::Row,
 };
 
-/// Where blocks of slices are deleted that nothing shows any more.
+/// Deletes the blocks of slices to which nothing refers.
 pub trait BlockSink: Send + Sync {
-    /// Deletes all blocks of slices (id, size). Answers in their order; an error leaves the slice
-    /// on record, to be tried again later.
+    /// Deletes all blocks of slices (id, size). Returns the results in their order. After an error
+    /// the slice stays recorded, and is tried again later.
     fn delete_slices(&self, slices: &[(u64, u32)]) -> Vec<FsResult<()>>;
 }
 
@@ -31,8 +31,8 @@ const FILES_AT_ONCE: usize = 256;
 const SLICES_AT_ONCE: usize = 1000;
 /// Chunks of a deleted file looked for at once.
 const CHUNKS_AT_ONCE: u32 = 1 << 14;
-/// Chunks (2 GiB) that must be missing behind the end and the last chunk of a deleted file for it
-/// to have no more.
+/// Chunks (2 GiB) that must be missing after the end and after the last chunk of a deleted file.
+/// Then it has no more.
 const CHUNKS_BEHIND: u32 = 32;
 
 /// A deleted file whose chunks are being looked for.
@@ -49,7 +49,7 @@ impl Search {
         self.end.max(self.from).saturating_add(CHUNKS_BEHIND).min(self.from.saturating_add(CHUNKS_AT_ONCE))
     }
 
-    /// Takes note of the last chunk found up to [`Self::to`]; whether there may be more.
+    /// Records the last chunk found up to [`Self::to`]. Returns whether there may be more.
     fn goes_on(&mut self, last: Option<u32>) -> bool {
         let to = self.to();
         self.end = self.end.max(last.map_or(0, |last| last + 1));
@@ -77,7 +77,7 @@ impl Meta {
     }
 
     /// Deletes the chunks of deleted files (inode, length), then the records that they were
-    /// deleted. The first error is answered when all were tried.
+    /// deleted. Returns the first error after all were tried.
     pub fn delete_files(
         &self,
         files: &[(Ino, u64)],
@@ -114,8 +114,9 @@ impl Meta {
         self.run_all(forget, interrupt).into_iter().collect::<FsResult<()>>().and(failed)
     }
 
-    /// Chunks of deleted files. Some may lie behind the end, where a truncation left them; not
-    /// every engine can list them, so they are looked for until none comes for a while.
+    /// Chunks of deleted files. Some may be after the end of the file, where a truncation left
+    /// them. Not every engine can list them, so they are looked up until a long run of them is
+    /// missing.
     fn chunks_of_deleted(&self, files: &[(Ino, u64)], interrupt: &Interrupt) -> FsResult<Vec<(Ino, u32)>> {
         let search = |(ino, length): &(Ino, u64)| Search {
             ino: *ino,
@@ -137,8 +138,8 @@ impl Meta {
         Ok(chunks)
     }
 
-    /// Deletes the blocks of slices that nothing shows, then their records. What cannot be deleted
-    /// stays on record.
+    /// Deletes the blocks of slices to which nothing refers, then their records. What cannot be
+    /// deleted stays recorded.
     pub fn delete_slices(
         &self,
         slices: &[(u64, u32)],
@@ -166,7 +167,7 @@ impl Meta {
     /// Deletes slices without references.
     ///
     /// # Errors
-    /// The engine's. Blocks that could not be deleted are none: their slices stay on record.
+    /// The engine's. A block that could not be deleted is no error: its slice stays recorded.
     pub fn clean_unreferenced(&self, sink: &dyn BlockSink, interrupt: &Interrupt) -> FsResult<()> {
         self.each_page(Scan::SliceRefs, interrupt, |rows| {
             let unused = rows.into_iter().filter_map(|row| match row {
@@ -177,10 +178,10 @@ impl Meta {
         })
     }
 
-    /// Lets go of slices that compactions replaced before `before`, Unix seconds.
+    /// Drops the references of slices that compactions replaced before `before`, Unix seconds.
     ///
     /// # Errors
-    /// The engine's. Blocks that could not be deleted are none: their slices stay on record.
+    /// The engine's. A block that could not be deleted is no error: its slice stays recorded.
     pub fn clean_delayed(&self, before: i64, sink: &dyn BlockSink, interrupt: &Interrupt) -> FsResult<()> {
         self.each_page(Scan::DelSlices, interrupt, |rows| {
             let due = rows.into_iter().filter_map(|row| match row {

@@ -82,7 +82,7 @@ pub trait EffectLog: Debug + Send + Sync {
     fn refused(&self, logged: LogSpan);
 
     /// Number `to` of `lane` is about to be taken by nothing: once it is reached, none of the
-    /// commits behind `from` up to it has happened, nor will.
+    /// commits after `from` up to it has happened, nor will.
     fn voids(&self, lane: u16, from: u64, to: u64);
 
     /// What became of the commits that [`Self::voids`] is about is known, and logged.
@@ -105,7 +105,7 @@ pub struct Resumed {
 pub struct LanePast {
     /// Highest number that a commit may have been sent with, as far as was noted.
     pub attempted: u64,
-    /// Numbers taken in stead of lost commits: once the second is reached, none behind the first up
-    /// to it happened.
+    /// Numbers taken instead of those of lost commits: once the second is reached, none after the
+    /// first up to it happened.
     pub voids: Vec<(u64, u64)>,
 }

@@ -1,5 +1,5 @@
-//! The contract between the file system and the database: records, reads, and commits that compare
-//! what they rest on.
+//! The interface between the file system and the database: records, reads, and commits that compare
+//! the records on which they depend.
 //!
 //! An engine is a codec. It maps [`Key`]s and [`Row`]s to what the database stores and decides
 //! nothing: it knows no caller, no permission and no error of the file system. Every method that
@@ -9,12 +9,12 @@
 //! # What an engine promises
 //! * A commit is atomic: the engine applies all of its writes, or none. It applies them only if
 //!   every [`Expect`] and every precondition stated at [`Write`] holds at that moment.
-//! * A read sees each record as committed at some moment during the call; two records need not be
-//!   seen at the same moment. It holds nothing.
+//! * A read returns each record as it was committed at some time during the call. Two records may
+//!   be of different times. A read locks nothing.
 //! * The commit compares every [`Expect`] with the database. The caller may have the expected
 //!   record from a cache.
-//! * Nothing more: no serialisability, and several reads show one moment only through
-//!   [`Engine::snapshot`]. The in-memory engine is exactly as weak as this.
+//! * Nothing more. Commits and reads are not serialisable. Several reads see one state of the
+//!   database only through [`Engine::snapshot`]. The in-memory engine is exactly as weak as this.
 
 mod change_log;
 mod condition;
@@ -34,10 +34,10 @@ pub use scan::{Cursor, Page, Scan};
 
 use crate::schema::{Change, Counter, DirStat, Extra, Key, LockOwner, Notice, QuotaKey, Row, WriterId};
 
-/// How much of a record must be the same at the commit.
+/// How much of a record must be unchanged at the commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hold {
-    /// Nothing: it may change at once.
+    /// Nothing: it may change at any time.
     None,
     /// Of a node: type, mode, uid, gid, flags, parent, ACL ids and tier, and that it exists. Of
     /// other records: everything. Many commits may guard one record at once, and writes to it that
@@ -47,7 +47,7 @@ pub enum Hold {
     Lock,
 }
 
-/// A question to the engine.
+/// A read of records.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Read {
     /// One record. Answered by [`Found::Row`].
@@ -71,7 +71,7 @@ pub enum Read {
 pub enum List {
     /// Extended attributes of an inode.
     Xattrs(Ino),
-    /// Directories a several-times linked inode is in.
+    /// Directories that contain an inode with several links.
     Parents(Ino),
     /// BSD locks on a file.
     Flocks(Ino),
@@ -140,35 +140,35 @@ impl Found {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant, reason = "nearly all expectations are of the large kind")]
 pub enum Expect {
-    /// The record is as it was, to the degree of the hold.
+    /// The record is unchanged, to the degree of the hold.
     Row(Row, Hold),
     /// There is no such record.
     Absent(Key),
-    /// The directory holds no entry but those that this very commit deletes.
-    Vacant(Ino),
-    /// The quota, before this very commit charges it, admits so many more bytes and inodes, or has
+    /// The directory has no entry except those that this very commit deletes.
+    Empty(Ino),
+    /// The quota, before this very commit charges it, allows so many more bytes and inodes, or has
     /// no record. Only in a commit that charges it.
-    Room(QuotaKey, i64, i64),
+    QuotaAllows(QuotaKey, i64, i64),
     /// The collection holds exactly these records, in any order. Only [`List::Flocks`] and
     /// [`List::Plocks`], and only in a commit that expects the node under [`Hold::Lock`].
     Same(List, Vec<Row>),
 }
 
 impl Expect {
-    /// The key it speaks of.
+    /// The key of the record or the quota.
     pub fn key(&self) -> Key {
         match self {
             Self::Row(row, _) => row.key(),
             Self::Absent(key) => key.clone(),
-            Self::Vacant(dir) => Key::Node(*dir),
-            Self::Room(key, ..) => Key::Quota(*key),
+            Self::Empty(dir) => Key::Node(*dir),
+            Self::QuotaAllows(key, ..) => Key::Quota(*key),
             Self::Same(List::Flocks(ino) | List::Plocks(ino), _) => Key::Node(*ino),
             Self::Same(..) => Key::Setting,
         }
     }
 }
 
-/// Whether `now` is still what `then` was, to the degree of `hold`.
+/// Whether `now` equals `then`, to the degree of `hold`.
 pub fn still_holds(hold: Hold, then: &Row, now: &Row) -> bool {
     match (hold, then, now) {
         (Hold::None, ..) => true,
@@ -180,13 +180,12 @@ pub fn still_holds(hold: Hold, then: &Row, now: &Row) -> bool {
     }
 }
 
-/// Whether a quota, if this is the record of one, admits `space` more bytes and `inodes` more
-/// inodes.
-pub fn has_room(quota: Option<&Row>, space: i64, inodes: i64) -> bool {
+/// Whether `quota`, if it is the record of one, allows `space` more bytes and `inodes` more inodes.
+pub fn quota_allows(quota: Option<&Row>, space: i64, inodes: i64) -> bool {
     !matches!(quota, Some(Row::Quota(_, quota)) if !quota.admits(space, inodes))
 }
 
-/// A change. Those that add commute with each other; whatever they meet, nothing is read first.
+/// A change. Adding writes commute with each other, and need no read before them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
     /// A new record; a conflict if it exists.
@@ -224,11 +223,11 @@ pub enum Write {
     Charge(QuotaKey, i64, i64),
     /// Appends records to a chunk, which starts empty.
     Append(Ino, u32, Vec<Slice>),
-    /// Tells the other clients after the commit, see [`Commit::notice`]; no effect where the engine
-    /// has no messages.
+    /// Announces a change to the other clients after the commit, see [`Commit::notice`]; no effect
+    /// where the engine has no messages.
     Notify(Change),
-    /// Appends a line to the change log, those of one commit in their order; no effect where the
-    /// engine keeps none.
+    /// Appends a line to the change log. Lines of one commit keep their order. No effect where the
+    /// engine has no change log.
     Log(String),
 }
 
@@ -265,15 +264,16 @@ pub struct Commit {
     pub step: Option<Step>,
     /// What must hold.
     pub expects: Vec<Expect>,
-    /// What changes. No key is written twice, but for the adding writes of different kinds, and
-    /// that what is cleared may be written again: a [`Write::Clear`] stands before all others and
+    /// What changes. No key is written twice, with two exceptions: adding writes of different
+    /// kinds, and records that were cleared. A [`Write::Clear`] comes before all other writes and
     /// takes effect before them.
     pub writes: Vec<Write>,
 }
 
 impl Commit {
-    /// The message that an engine with messages sends once this is committed: every commit with a
-    /// number, be it that nothing changed which others cache, and whatever tells something.
+    /// The message that an engine with messages sends once this is committed. Every commit with a
+    /// number has one, even if it changed nothing that others cache. So has every commit with an
+    /// announcement.
     pub fn notice(&self) -> Option<Notice> {
         let changes: Vec<Change> = self
             .writes
@@ -287,7 +287,7 @@ impl Commit {
     }
 }
 
-/// What an engine can take.
+/// The limits of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Commits that may be under way at once.
@@ -301,12 +301,12 @@ pub struct Limits {
 /// How clients learn what others committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notices {
-    /// [`Engine::watch`] hears [`Commit::notice`] of every commit, or that something was missed.
+    /// [`Engine::watch`] returns [`Commit::notice`] of every commit, or that something was missed.
     Push,
-    /// [`Engine::watch`] hears that somebody else committed. What it was stands in the records.
+    /// [`Engine::watch`] returns that another client committed. The records say what.
     Hint,
-    /// [`Engine::watch`] hears what is told of locks, or that something was. All else is found by
-    /// looking at the records.
+    /// [`Engine::watch`] returns announcements about locks, or that there was some announcement.
+    /// Everything else is found by reading the records.
     Poll,
 }
 
@@ -315,19 +315,19 @@ pub trait Engine: Send + Sync + 'static {
     /// Scheme of its URLs, for messages.
     fn name(&self) -> &'static str;
 
-    /// What it can take.
+    /// Its limits.
     fn limits(&self) -> Limits;
 
     /// Makes what must exist before the first record: tables, scripts. Harmless when they exist.
     fn prepare(&self) -> Result<(), EngineError>;
 
-    /// Reads. One trip. Answers in the order of the questions.
+    /// Reads. One trip. Returns the answers in the order of `reads`.
     fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError>;
 
     /// Commits. One trip. No two commits with the same lane are under way at once.
     fn commit(&self, commit: &Commit) -> Result<(), EngineError>;
 
-    /// As [`Self::read`], for a commit: the engine may note in `moment` when and what it read.
+    /// As [`Self::read`], for a commit: the engine may note in `moment` what it read, and when.
     fn read_at(&self, reads: &[Read], moment: &mut Moment) -> Result<Vec<Found>, EngineError> {
         let _ = moment;
         self.read(reads)
@@ -339,16 +339,16 @@ pub trait Engine: Send + Sync + 'static {
         self.commit(commit)
     }
 
-    /// Stores records of a volume that is being made, which nobody else uses. None of them exists,
-    /// and each comes once: one that is met is replaced, or the call is a conflict, which may leave
-    /// some of the others stored, as may any failure. A reference of one to a slice need not be
-    /// stored where that is what its absence means. Not for locks.
+    /// Stores records of a new volume that no client uses yet. None of them exists, and each comes
+    /// once. For a record that exists after all, the engine replaces it, or the call is a conflict.
+    /// A conflict or any other failure may leave some of the records stored. A reference count of
+    /// one need not be stored if its absence means one. Not for locks.
     fn load(&self, rows: &[Row]) -> Result<(), EngineError> {
         let writes = rows.iter().cloned().map(Write::Put).collect();
         self.commit(&Commit { writes, ..Commit::default() })
     }
 
-    /// From how many records on a call of [`Self::load`] is at its best.
+    /// The number of records from which on a call of [`Self::load`] is most efficient.
     fn load_size(&self) -> usize {
         1
     }
@@ -356,21 +356,21 @@ pub trait Engine: Send + Sync + 'static {
     /// One page of about `limit` records. One trip; of [`Scan::Inodes`], it may be several.
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError>;
 
-    /// The database as it is now, for up to `readers` threads; `None` where it cannot be seen so.
-    /// It stays so while commits go on, or fails as [`EngineError::Refused`] once the database has
-    /// given it up.
+    /// A snapshot of the database, for up to `readers` threads; `None` if the engine has no
+    /// snapshots. It does not change while commits go on. A read fails with
+    /// [`EngineError::Refused`] once the database has dropped the snapshot.
     fn snapshot(&self, readers: usize) -> Result<Option<Arc<dyn Snapshot>>, EngineError> {
         let _ = readers;
         Ok(None)
     }
 
-    /// Whether a scan of one kind of record about inodes looks at all the others, too.
+    /// Whether a scan of one kind of record about inodes reads all other kinds, too.
     fn is_mixed(&self) -> bool {
         false
     }
 
-    /// Divides what a cursor of [`Scan::Inodes`] leads to: parts that may be read at the same time,
-    /// and where the rest begins, if there is any. No trip.
+    /// Divides the rest of a scan of [`Scan::Inodes`], from `cursor` on: parts that may be read at
+    /// the same time, and a cursor for what follows them, if there is more. No trip.
     fn divide(&self, cursor: Cursor) -> (Vec<Cursor>, Option<Cursor>) {
         (Vec::new(), Some(cursor))
     }
@@ -378,8 +378,8 @@ pub trait Engine: Send + Sync + 'static {
     /// Makes commits survive a power cut as far as the engine can tell (`fsync(2)` calls it).
     fn sync(&self) -> Result<(), EngineError>;
 
-    /// Makes all commits that are seen by now as safe as those that returned: one whose answer was
-    /// lost may be seen before it is. For engines where that cannot be there is nothing to do.
+    /// Makes all visible commits as durable as those that returned. A commit whose answer was lost
+    /// may be visible before it is durable. Engines where that cannot happen do nothing.
     fn harden(&self) -> Result<(), EngineError>;
 
     /// Removes all records of the volume, those of other programs of the format included, and the
@@ -390,14 +390,14 @@ pub trait Engine: Send + Sync + 'static {
     /// Those of [`Self::commit`]. Some records may be gone.
     fn remove_volume(&self) -> Result<(), EngineError>;
 
-    /// A listener for what other clients tell.
+    /// A listener for announcements of other clients.
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError>;
 
     /// The change log of the volume; `None` if the engine keeps none.
     fn change_log(&self) -> Option<&dyn ChangeLog>;
 }
 
-/// A database at one moment. All answers are of that moment.
+/// A snapshot of a database. All answers are of one state.
 pub trait Snapshot: Send + Sync {
     /// As [`Engine::read`].
     fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError>;
@@ -406,7 +406,7 @@ pub trait Snapshot: Send + Sync {
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError>;
 }
 
-/// An engine that sees its database at one moment, whatever others commit.
+/// An engine that reads from a snapshot, whatever others commit.
 pub struct Frozen<E>(pub E);
 
 impl<E: Engine> Snapshot for Frozen<E> {
@@ -419,19 +419,19 @@ impl<E: Engine> Snapshot for Frozen<E> {
     }
 }
 
-/// What an engine noted while it read for a commit, so that the commit need not look again. Opaque,
-/// empty before the first read, and good for the engine that filled it.
+/// What an engine noted while it read for a commit, so that the commit need not read it again.
+/// Opaque, empty before the first read, and valid only for the engine that filled it.
 #[derive(Default)]
 pub struct Moment(pub Option<Box<dyn Any + Send>>);
 
 /// A listener for changes made by others.
 pub trait Watch: Send {
-    /// Waits up to `timeout` for what is told; empty if nothing was. [`Notice::anything`] stands
-    /// for what was missed.
+    /// Waits up to `timeout` for announcements; empty if there were none. [`Notice::anything`]
+    /// stands for missed ones.
     fn next(&mut self, timeout: Duration) -> Result<Vec<Notice>, EngineError>;
 
-    /// Says whether clients that tell nothing have a session now. Answers whether what they change
-    /// is told from here on, by an engine that sees it by itself; that it began is told as
+    /// Says whether clients that announce nothing have a session now. Returns whether the engine
+    /// itself announces their changes from here on. It announces the begin of that as
     /// [`Notice::anything`].
     fn set_silent_clients(&mut self, silent: bool) -> Result<bool, EngineError> {
         let _ = silent;

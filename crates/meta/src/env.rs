@@ -13,12 +13,12 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use sluice_types::{Clock, Ino, Time};
 
 use crate::{
-    above::Above,
     change_log::Line,
     effect_log::EffectLog,
     engine::Write,
     fact::Fact,
     opens::Opens,
+    parent_cache::ParentCache,
     record_cache::RecordCache,
     schema::{AclRule, Quota, QuotaKey, VolumeFormat},
     used::Used,
@@ -36,7 +36,7 @@ pub struct Env {
     format: RwLock<Arc<VolumeFormat>>,
     used: RwLock<Used>,
     /// Which directory each directory lies in.
-    pub(crate) above: Above,
+    pub(crate) parents: ParentCache,
     /// What it has open.
     pub(crate) opens: Opens,
     /// Files without a name that this client keeps because it had them open when they lost it.
@@ -67,7 +67,7 @@ impl Env {
             clock,
             format: RwLock::new(Arc::new(format)),
             used: RwLock::default(),
-            above: Above::default(),
+            parents: ParentCache::default(),
             opens: Opens::default(),
             sustained: Mutex::default(),
             fences: AtomicI64::new(0),
@@ -139,7 +139,7 @@ impl Env {
                 Fact::Acl(id, rule) => self.learn_acl(id, rule),
                 Fact::TrashHour(name, ino) => *self.trash_hour.lock() = Some((name, ino)),
                 Fact::Quota(key, quota) => self.counting().seen(key, quota),
-                Fact::Above(..) => {}
+                Fact::Parent(..) => {}
             }
         }
     }

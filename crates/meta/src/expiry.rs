@@ -1,8 +1,8 @@
-//! How far the emptying of the trash is.
+//! The progress of emptying the trash.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What this client still has to remove of the trash, and what it has removed.
+/// How much of the trash this client still has to remove, and how much it has removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrashExpiry {
     /// Hours of the trash that are due and not empty yet. 0 if another client empties it.
@@ -11,7 +11,7 @@ pub struct TrashExpiry {
     pub removed: u64,
 }
 
-/// The counters behind it.
+/// The counters of [`TrashExpiry`].
 #[derive(Debug, Default)]
 pub(crate) struct Expiry {
     hours: AtomicU64,

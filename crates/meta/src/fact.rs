@@ -1,4 +1,4 @@
-//! Facts about the volume that operations find out.
+//! Facts about the volume that operations learn.
 
 use std::sync::Arc;
 
@@ -6,25 +6,25 @@ use sluice_types::Ino;
 
 use crate::schema::{AclRule, Quota, QuotaKey};
 
-/// What an operation found out. It stays true whatever becomes of the commit, but for where
-/// directories lie: that is so only if the commit says so.
+/// A fact that an operation learned. It stays true whatever the outcome of the commit. The parent
+/// of a directory is an exception: it is true only if the commit succeeds.
 #[derive(Clone, Debug)]
 pub(crate) enum Fact {
     /// The rule of an ACL id.
     Acl(u32, Arc<AclRule>),
     /// The hour directory of the trash of that name.
     TrashHour(String, Ino),
-    /// A directory, and the one that it lay in.
-    Above(Ino, Ino),
+    /// A directory, and its parent.
+    Parent(Ino, Ino),
     /// A quota as it is stored.
     Quota(QuotaKey, Quota),
 }
 
 impl Fact {
-    /// A directory, and where it lies.
+    /// The directory and its parent, if this is such a fact.
     pub(crate) fn place(&self) -> Option<(Ino, Ino)> {
         match self {
-            Self::Above(dir, parent) => Some((*dir, *parent)),
+            Self::Parent(dir, parent) => Some((*dir, *parent)),
             _ => None,
         }
     }

@@ -78,6 +78,18 @@ impl Meta {
     /// # Errors
     /// `EIO` if the engine says nothing for too long.
     pub fn members(&self, group: &str, interrupt: &Interrupt) -> FsResult<Members> {
+        self.members_of(Some(group), interrupt)
+    }
+
+    /// As [`Self::members`], of all groups of the volume.
+    ///
+    /// # Errors
+    /// As [`Self::members`].
+    pub fn all_members(&self, interrupt: &Interrupt) -> FsResult<Members> {
+        self.members_of(None, interrupt)
+    }
+
+    fn members_of(&self, group: Option<&str>, interrupt: &Interrupt) -> FsResult<Members> {
         let ask = |reads: &[Read], sids: &[u64]| {
             let sessions = sids.iter().map(|sid| Read::Get(Key::Session(*sid)));
             let reads: Vec<Read> = reads.iter().cloned().chain(sessions).collect();
@@ -131,8 +143,8 @@ impl Meta {
     }
 }
 
-/// The members of a group among the records found, by session id.
-fn of_group(group: &str, found: &[Found]) -> BTreeMap<u64, Member> {
+/// The members of a group, or of all, among the records found, by session id.
+fn of_group(group: Option<&str>, found: &[Found]) -> BTreeMap<u64, Member> {
     let rows = found.iter().flat_map(|found| match found {
         Found::Rows(rows) => rows.as_slice(),
         _ => &[],
@@ -145,7 +157,7 @@ fn of_group(group: &str, found: &[Found]) -> BTreeMap<u64, Member> {
         }
         Some((*sid, Member { sid: *sid, ..member? }))
     };
-    rows.filter_map(member).filter(|(_, member)| member.group == group).collect()
+    rows.filter_map(member).filter(|(_, member)| group.is_none_or(|group| member.group == group)).collect()
 }
 
 /// Draws a secret.

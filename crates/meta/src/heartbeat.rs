@@ -1,8 +1,8 @@
-//! What a client does from time to time: show that it lives, learn what others changed, clean up
-//! after the dead.
+//! The periodic work of a client: it renews its session, learns what others changed, and cleans up
+//! after dead clients.
 //!
-//! Nothing here runs by itself: whoever holds the volume open calls [`Meta::beat`] each heartbeat
-//! and [`Meta::clean`] each hour, from a thread that no request needs.
+//! This module starts no thread. The owner of an open volume calls [`Meta::beat`] each heartbeat
+//! and [`Meta::clean`] each hour, from a thread that serves no request.
 
 use rustc_hash::FxHashSet;
 use sluice_types::{FsError, FsResult, Ino};
@@ -37,9 +37,9 @@ pub enum Ended {
 
 /// Most stale sessions cleaned in one round.
 const STALE_SESSIONS: usize = 1000;
-/// Deleted files younger than this are left to who deleted them, seconds.
+/// Deleted files younger than this are left to the client that deleted them, seconds.
 const DELFILE_AGE: i64 = 3600;
-/// Shortest time between two turns of an hourly job, seconds.
+/// Shortest time between two runs of an hourly job, seconds.
 const HOURLY: i64 = 54 * 60;
 
 impl Meta {
@@ -57,8 +57,8 @@ impl Meta {
         }
         self.env.set_format(format);
         let resolved = self.sid() != 0 && self.renew()?;
-        // Others expire against the time at which this client had shown that it lives, not against
-        // a later one: whatever follows may wait for the engine, and they with it.
+        // Sessions of others are compared with the time of this renewal, not with a later one. The
+        // steps below may wait for the engine, and other clients may wait for it as long.
         let now = self.env.clock.now().sec;
         self.patiently(&never, || self.reload_usage())?;
         if self.sid() == 0 {
@@ -70,7 +70,7 @@ impl Meta {
                 Ok(_) => self.env.sustains(ino, false),
                 // It was opened again.
                 Err(FsError::Busy) => {}
-                // The next heartbeat tries again; the rest of this one does not wait for it.
+                // The next heartbeat tries again. The rest of this one does not wait for it.
                 Err(error) => tracing::warn!(%ino, %error, "a deleted file could not be let go"),
             }
         }
@@ -81,12 +81,12 @@ impl Meta {
         Ok(Ok(()))
     }
 
-    /// Renews the session; whether this client may bury others.
+    /// Renews the session. Returns whether this client may declare others dead.
     fn renew(&self) -> FsResult<bool> {
         let (sid, lifetime) = (self.sid(), self.options.session_lifetime());
         let info = self.options.info.clone();
         if !self.run(PutSession { sid, lifetime, info }, &Interrupt::never())? {
-            // Other programs of the format remove the session and its locks, and leave our writer
+            // Other programs of the format remove the session and its locks, but not our writer
             // records.
             tracing::error!(sid, "this client was taken for dead; its locks are lost");
             self.env.fenced();
@@ -95,7 +95,7 @@ impl Meta {
         Ok(self.grace.lock().renewed(now, self.options.heartbeat_seconds()))
     }
 
-    /// Loads how much is in use, and the quotas.
+    /// Loads the usage of the volume, and the quotas.
     pub(crate) fn reload_usage(&self) -> Result<(), EngineError> {
         self.env.counting().begin_loading();
         let counters = [Counter::UsedSpace, Counter::TotalInodes];
@@ -150,7 +150,7 @@ impl Meta {
         Ok(())
     }
 
-    /// Whether anybody else has the volume open, as far as sessions tell that have not expired.
+    /// Whether another client has the volume open, according to sessions that have not expired.
     pub fn has_others(&self, interrupt: &Interrupt) -> FsResult<bool> {
         let now = self.env.clock.now().sec;
         let rows = self.patiently(interrupt, || scan_all(self.engine.as_ref(), Scan::Sessions))?;
@@ -158,8 +158,8 @@ impl Meta {
         Ok(rows.iter().any(lives))
     }
 
-    /// Ends a session: its locks, its sustained files, its record. Files whose chunks now wait are
-    /// left on record.
+    /// Ends a session: removes its locks, its sustained files and its record. Files whose chunks
+    /// are to be deleted stay recorded.
     fn end_session(
         &self,
         sid: u64,
@@ -171,7 +171,7 @@ impl Meta {
             return Ok(Vec::new());
         }
         let files = self.read(&ListSustained(sid), &never)?;
-        // A client that ends lets go of what it has open, too.
+        // A client that ends also releases its open files.
         let dead = dead_before.or(Some(i64::MAX));
         let drops = files.iter().map(|ino| DropSustained { sid, ino: *ino, dead_before: dead }).collect();
         let mut waiting = Vec::new();
@@ -182,13 +182,12 @@ impl Meta {
         Ok(waiting)
     }
 
-    /// Ends this client's session. Operations after it are refused by the engine as those of a dead
-    /// client.
+    /// Ends this client's session. The engine refuses later operations, as those of a dead client.
     pub fn close(&self) -> FsResult<()> {
         self.stop_beating();
         if self.sid() != 0 {
-            // The last commit cannot remove the record that every commit must find: that one goes
-            // by itself.
+            // The last commit cannot remove the record that every commit compares. A separate write
+            // removes it.
             self.end_session(self.sid(), None, true)?;
             let lists = [crate::engine::List::Lanes(self.sid()), crate::engine::List::Changes(self.sid())];
             let writes = lists.map(crate::engine::Write::Clear).to_vec();
@@ -198,8 +197,8 @@ impl Meta {
         self.sync()
     }
 
-    /// Files without a name that this session keeps, as the engine has them: those that are not
-    /// open any more go with the next heartbeat.
+    /// Files without a name that this session keeps, read from the engine. The next heartbeat
+    /// releases those that are not open any more.
     pub fn sustained(&self, interrupt: &Interrupt) -> FsResult<Vec<Ino>> {
         if self.sid() == 0 {
             return Ok(Vec::new());
@@ -211,15 +210,15 @@ impl Meta {
         Ok(kept)
     }
 
-    /// Leaves the session as it is to a successor. Operations after it would come in between.
+    /// Leaves the session unchanged to a successor. Later operations would interfere with it.
     pub fn hand_over(&self) -> FsResult<()> {
         self.stop_beating();
         self.sync()
     }
 
-    /// One round of the hourly jobs, as far as no other client had a turn lately: chunks of deleted
-    /// files, slices without references, expired trash, slices that compactions replaced, the first
-    /// lines of the change log.
+    /// One round of the hourly jobs that no other client ran recently: chunks of deleted files,
+    /// slices without references, expired trash, slices that compactions replaced, the first lines
+    /// of the change log.
     pub fn clean(&self, sink: &dyn BlockSink, interrupt: &Interrupt) -> FsResult<()> {
         let now = self.env.clock.now().sec;
         let turn = |job| self.run(TakeTurn { job, due: now - HOURLY, now }, interrupt);

@@ -1,8 +1,8 @@
-//! Numbers taken from the engine in batches, so that making a node costs no trip for its number.
+//! Ids taken from the engine in batches, so that making a node needs no trip for its id.
 //!
-//! Numbers left over when the client stops are lost; there are 2^63 of them. What must stay true: a
-//! thread that waits for the numbers that another one fetches can be interrupted, and waits no
-//! longer than that one does.
+//! Ids left over when the client stops are lost; there are 2^63 of them. What must stay true: a
+//! thread that waits while another one fetches ids can be interrupted. It does not wait longer than
+//! that fetch takes.
 
 use std::{
     ops::Range,
@@ -14,21 +14,21 @@ use sluice_types::{FsError, FsResult, wait};
 
 use crate::{batch::Interrupt, schema::Counter};
 
-/// How often who waits for another thread looks whether it was interrupted.
-const LOOK: Duration = Duration::from_millis(20);
+/// How often a waiting thread checks whether it was interrupted.
+const INTERRUPT_POLL: Duration = Duration::from_millis(20);
 
-/// Hands out numbers for good.
+/// Allocates ids that are never reused.
 pub(crate) trait Allocates {
-    /// The first of `count` numbers of a counter that nobody else gets. One trip.
+    /// The first of `count` ids of a counter that nobody else gets. One trip.
     fn allocate(&self, counter: Counter, count: u64, interrupt: &Interrupt) -> FsResult<u64>;
 }
 
-/// A stock of numbers from one counter.
+/// A stock of ids from one counter.
 pub(crate) struct IdPool {
     counter: Counter,
     batch: u64,
     stock: Mutex<Range<u64>>,
-    /// Held by who fetches; when and why that failed the last time.
+    /// Locked by the thread that fetches. When and why a fetch failed the last time.
     fetching: Mutex<Option<(Instant, FsError)>>,
 }
 
@@ -37,9 +37,9 @@ impl IdPool {
         Self { counter, batch, stock: Mutex::new(0..0), fetching: Mutex::default() }
     }
 
-    /// The next number. Who finds the stock empty fetches for all.
+    /// The next id. A thread that finds the stock empty fetches for all.
     pub(crate) fn next(&self, engine: &dyn Allocates, interrupt: &Interrupt) -> FsResult<u64> {
-        // Nearly always there is one, and not even the clock is asked.
+        // Usually there is one, and the clock need not be read.
         let stocked = self.stock.lock().next();
         match stocked {
             Some(id) => Ok(id),
@@ -47,8 +47,7 @@ impl IdPool {
         }
     }
 
-    /// So many numbers; those that the stock lacks in one trip, if they are more than it takes at
-    /// once.
+    /// Several ids. If the stock lacks more than one batch, one trip fetches all that it lacks.
     pub(crate) fn several(
         &self,
         count: usize,
@@ -74,7 +73,7 @@ impl IdPool {
             if let Some(id) = self.stock.lock().next() {
                 return Ok(id);
             }
-            let Some(mut failed) = wait::try_lock_for(&self.fetching, LOOK) else {
+            let Some(mut failed) = wait::try_lock_for(&self.fetching, INTERRUPT_POLL) else {
                 if interrupt.is_set() {
                     return Err(FsError::Interrupted);
                 }
@@ -83,7 +82,7 @@ impl IdPool {
             if let Some(id) = self.stock.lock().next() {
                 return Ok(id);
             }
-            // Else those who wait would wait one after the other.
+            // Otherwise the waiting threads would try one after the other.
             if let Some((at, error)) = &*failed
                 && *at >= since
             {

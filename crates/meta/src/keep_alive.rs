@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::{beater::Beater, meta::Meta};
+use crate::{meta::Meta, periodic_thread::PeriodicThread};
 
 impl Meta {
     /// Beats each heartbeat from a thread of its own, until the volume is closed: for programs that
@@ -19,7 +19,7 @@ impl Meta {
             return Ok(());
         }
         let meta = Arc::downgrade(self);
-        *beater = Some(Beater::start(self.options.heartbeat, move || {
+        *beater = Some(PeriodicThread::start(self.options.heartbeat, move || {
             meta.upgrade().is_some_and(|meta| meta.beats_on())
         })?);
         Ok(())

@@ -39,7 +39,7 @@ impl<'e> Known<'e> {
             format: env.format(),
             used: env.used(),
             limits_dirs: env.limits_dirs(),
-            moves: env.above.moves(),
+            moves: env.parents.moves(),
             quotas: RefCell::default(),
             open: RefCell::default(),
         }
@@ -103,7 +103,7 @@ impl<'e> Known<'e> {
     /// The directory that a directory lay in a moment ago. Whoever relies on it says at which count
     /// of moves.
     pub(crate) fn above(&self, dir: Ino) -> Option<Ino> {
-        self.moves.and_then(|_| self.env.above.get(dir))
+        self.moves.and_then(|_| self.env.parents.get(dir))
     }
 
     /// Whether the volume's limits admit `space` more bytes and `inodes` more inodes, beside those

@@ -4,13 +4,11 @@
 //! operation, [`batch`] the group commit that every operation goes through. This crate knows
 //! nothing of object storage, FUSE or any particular database.
 
-mod above;
 mod adding;
 mod announce;
 mod at;
 mod backlog;
 pub mod batch;
-mod beater;
 mod change_log;
 pub mod check;
 mod deletion;
@@ -36,6 +34,8 @@ mod options;
 mod outcome;
 mod overlay;
 mod pages;
+mod parent_cache;
+mod periodic_thread;
 pub mod quota;
 mod record_cache;
 mod register;
@@ -69,5 +69,5 @@ pub use resume::TakenUp;
 pub use sluice_types::Asked;
 pub use stats::{MetaStats, Retries};
 pub use view::{Stop, View};
-pub use waiters::{LOOK, Registered, Waiter, Waiters};
+pub use waiters::{LOCK_POLL_INTERVAL, Registered, Waiter, Waiters};
 pub use want::Want;

@@ -1,9 +1,9 @@
 //! The reference engine: a map in memory, exactly as weak as the contract.
 //!
-//! Each record of a read, a list or a page is looked up by itself, and other threads are invited in
-//! between; a commit validates what it is told to expect and nothing else. An operation that forgot
-//! a guard fails here as it would on a real database. A simulation draws the order in which the
-//! records of a list are looked up ([`MemEngine::drawn`]); else it is the order of their keys.
+//! Each record of a read, a list or a page is looked up separately, and other threads may run in
+//! between. A commit checks only what it is told to expect. So an operation that forgot a guard
+//! fails here as it would on a real database. A simulation draws the order in which the records of
+//! a list are looked up ([`MemEngine::drawn`]). Otherwise it is the order of the keys.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -46,7 +46,7 @@ struct Shared {
     commits: AtomicU64,
     /// Decides in which order the records of a list are looked up.
     draw: Option<Draw>,
-    /// Where pages ended that others follow.
+    /// The keys at which pages ended that others follow.
     pages: Mutex<Vec<Key>>,
     log: Mutex<Log>,
     notice: Mutex<Messages>,
@@ -137,8 +137,8 @@ impl MemEngine {
         found
     }
 
-    /// As the contract allows: each record is seen at a moment of its own, in no order. One that
-    /// appears during the call may have been looked for before.
+    /// As the contract allows: each record is looked up at a different time, in any order. A record
+    /// that appears during the call may be missed.
     fn list_drawn(
         &self,
         draw: &Draw,
@@ -170,8 +170,8 @@ impl MemEngine {
         found
     }
 
-    /// The records of one page of a scan, behind `after`, and the key at which it ends if there are
-    /// more.
+    /// The records of one page of a scan, starting after the key `after`, and the key at which it
+    /// ends if there are more.
     fn page(&self, scan: Scan, after: Option<&Key>, limit: usize) -> (Vec<Row>, Option<Key>) {
         let whole = match scan {
             Scan::Entries { dir, .. } => Some(entry_range(dir)),
@@ -199,7 +199,7 @@ fn name_of(key: &Key) -> Option<Name> {
     if let Key::Entry(_, name) = key { Some(name.clone()) } else { None }
 }
 
-/// Which of the ends of pages a cursor means.
+/// Which of the page ends a cursor refers to.
 fn cursor_place(cursor: &Cursor) -> Option<usize> {
     cursor.0.as_slice().try_into().ok().map(usize::from_be_bytes)
 }
@@ -254,7 +254,7 @@ impl Engine for MemEngine {
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
-        // The cursor is a number by which the key is found at which the last page ended.
+        // The cursor is an index into the keys at which pages ended.
         let after = from.and_then(|cursor| self.0.pages.lock().get(cursor_place(cursor)?).cloned());
         let (rows, more) = self.page(scan, after.as_ref(), limit.max(1));
         let mut page = Page { rows: Vec::new(), damaged: Vec::new(), next: None };
@@ -330,7 +330,7 @@ impl ChangeLog for MemEngine {
     }
 }
 
-/// The answer to a read, at once. Conditions ask for nothing else than these.
+/// The answer to a read from one state. Conditions need only these kinds of reads.
 fn at_once(rows: &BTreeMap<Key, Row>, read: &Read) -> Found {
     match read {
         Read::Get(key) => Found::Row(rows.get(key).cloned()),

@@ -1,8 +1,7 @@
-//! The door to a volume's metadata: open it, run operations, close it.
+//! The public interface of a volume's metadata: open it, run operations, close it.
 //!
-//! Everything that changes goes through [`Meta::run`] and thereby through group commit; everything
-//! that only reads goes through [`Meta::read`]. What an operation takes and answers stands with the
-//! operation.
+//! Every change goes through [`Meta::run`] and thereby through group commit. Everything that only
+//! reads goes through [`Meta::read`]. Each operation documents its input and its result.
 
 use std::{panic::resume_unwind, sync::Arc, thread, time::Duration};
 
@@ -11,7 +10,6 @@ use sluice_types::{FsError, FsResult, Ino, wait};
 
 use crate::{
     batch::{Batcher, Interrupt},
-    beater::Beater,
     engine::{Engine, EngineError, Found, Read},
     env::Env,
     expiry::Expiry,
@@ -19,6 +17,7 @@ use crate::{
     id_pool::IdPool,
     op::Op,
     options::{OpenError, Options},
+    periodic_thread::PeriodicThread,
     record_cache::RecordCache,
     resume::{Start, TakenUp, retry},
     schema::{Counter, Key, Member, Row},
@@ -38,7 +37,7 @@ pub struct Meta {
     pub(crate) slices: IdPool,
     pub(crate) waiters: Waiters,
     pub(crate) grace: Mutex<Grace>,
-    pub(crate) beater: Mutex<Option<Beater>>,
+    pub(crate) beater: Mutex<Option<PeriodicThread>>,
     pub(crate) expiry: Expiry,
     /// Its membership in a cache group, and how often it was taken for dead when it joined.
     pub(crate) membership: Mutex<Option<(Member, i64)>>,
@@ -47,10 +46,10 @@ pub struct Meta {
 }
 
 impl Meta {
-    /// Opens a volume, and registers a session unless it is only to be read, or takes up that of a
-    /// process that died.
+    /// Opens a volume. Registers a session, or resumes the session of a process that died. A volume
+    /// that is opened only for reading has none.
     pub fn open(engine: Arc<dyn Engine>, options: Options) -> Result<Arc<Self>, OpenError> {
-        // Whoever waits for a session to go on waits for the engine, too; who mounts anew is told.
+        // A client that resumes a session also waits for the engine. A new mount fails at once.
         let patience = if options.resume.is_some() { options.patience } else { Duration::ZERO };
         let until = wait::now() + patience;
         let format = retry(until, || Self::load_format(engine.as_ref()))?
@@ -135,8 +134,8 @@ impl Meta {
         })
     }
 
-    /// Runs an operation that only reads, on what is remembered if that may be believed: for
-    /// whoever asks the same again and again. Opening a file is not such a case.
+    /// Runs an operation that only reads, on cached records if that is allowed: for callers that
+    /// repeat the same reads. Opening a file must not use it.
     pub fn read_cached<O: Op>(&self, op: &O, interrupt: &Interrupt) -> FsResult<O::Out> {
         processed_late(self.read_with(op, interrupt, |wants| self.env.record_cache.as_ref()?.believed(wants)))
     }
@@ -158,7 +157,7 @@ impl Meta {
         done
     }
 
-    /// Adds up in `asked` how long the engine was asked.
+    /// Adds the time that the engine took to `asked`.
     fn read_timed<O: Op>(
         &self,
         op: &O,
@@ -205,8 +204,8 @@ impl Meta {
         }
     }
 
-    /// Asks the engine until it answers or patience ends. What is asked must be harmless if it is
-    /// asked twice: a lost answer is no reason to give up.
+    /// Asks the engine until it answers or patience ends. The request must be harmless if it is
+    /// repeated, because it is repeated when an answer is lost.
     pub(crate) fn patiently<T>(
         &self,
         interrupt: &Interrupt,
@@ -215,7 +214,7 @@ impl Meta {
         self.patiently_timed(interrupt, ask).map(|(answer, _)| answer)
     }
 
-    /// The same, with the time that it took.
+    /// The same. Also returns the time that it took.
     fn patiently_timed<T>(
         &self,
         interrupt: &Interrupt,
@@ -261,7 +260,7 @@ impl Meta {
         self.read_only
     }
 
-    /// This client's own knowledge.
+    /// What this client knows.
     pub fn env(&self) -> &Env {
         &self.env
     }
@@ -271,7 +270,7 @@ impl Meta {
         self.env.sid
     }
 
-    /// What became of the session that was to be taken up, if one was.
+    /// What happened to the session that was to be resumed, if there was one.
     pub fn taken_up(&self) -> Option<&TakenUp> {
         self.taken_up.as_ref()
     }
@@ -291,26 +290,26 @@ impl Meta {
         self.env.opens.opened(ino);
     }
 
-    /// Unregisters an open handle; whether it was this client's last of that file.
+    /// Unregisters an open handle. Returns whether it was this client's last of that file.
     pub fn unregister_open(&self, ino: Ino) -> bool {
         self.env.opens.closed(ino)
     }
 
-    /// Waits until it is known what became of a file that this client was about to destroy when a
-    /// handle of it was registered. Called before the trip that opens.
+    /// Waits for the outcome, if this client was about to delete a file when a handle of it was
+    /// registered. Call it before the trip that opens.
     ///
     /// # Errors
-    /// `EINTR` if the wait was interrupted, `EIO` if the engine says nothing for too long.
+    /// `EINTR` if the wait was interrupted, `EIO` if the engine does not answer for too long.
     pub fn await_removal(&self, ino: Ino, interrupt: &Interrupt) -> FsResult<()> {
         self.env.opens.wait(ino, self.options.patience, interrupt)
     }
 
-    /// What this client counts of its operations.
+    /// The counters of this client's operations.
     pub fn stats(&self) -> &MetaStats {
         self.batcher.counts()
     }
 
-    /// Waits for locks to be released.
+    /// Operations that wait for locks.
     pub fn waiters(&self) -> &Waiters {
         &self.waiters
     }
@@ -318,11 +317,11 @@ impl Meta {
 
 /// In a simulation, other answers may be processed before this one.
 pub(crate) fn processed_late<T>(answer: T) -> T {
-    wait::give_way();
+    wait::yield_to_scheduler();
     answer
 }
 
-/// Whether a failure may pass by itself.
+/// Whether a failure may be temporary.
 fn passes(error: &EngineError) -> bool {
     matches!(
         error,

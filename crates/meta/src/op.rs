@@ -11,9 +11,10 @@ use crate::{
     view::{Stop, View},
 };
 
-/// What an operation works on. Two operations that share a lane never run in two batches at once.
+/// The conflict scope of an operation. Two operations that share a key never run in two batches at
+/// once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Lane {
+pub enum ConflictKey {
     /// Entries of a directory.
     Dir(Ino),
     /// Attributes or content of an inode.
@@ -22,8 +23,8 @@ pub enum Lane {
     Volume(&'static str),
 }
 
-/// Lanes of one operation.
-pub type Lanes = SmallVec<[Lane; 2]>;
+/// The conflict keys of one operation.
+pub type ConflictKeys = SmallVec<[ConflictKey; 2]>;
 
 /// A metadata operation.
 ///
@@ -37,7 +38,7 @@ pub trait Op: fmt::Debug + Send + 'static {
     const NAME: &'static str;
 
     /// The directories and nodes that it works on.
-    fn lanes(&self) -> Lanes;
+    fn conflict_keys(&self) -> ConflictKeys;
 
     /// The fence count ([`Env::fences`](crate::Env::fences), how often this client was taken for
     /// dead) that the operation relies on. If it has risen since, the operation fails with `EIO`.
@@ -72,8 +73,8 @@ impl<O: Op> Op for UnderLocks<O> {
     type Out = O::Out;
     const NAME: &'static str = O::NAME;
 
-    fn lanes(&self) -> Lanes {
-        self.op.lanes()
+    fn conflict_keys(&self) -> ConflictKeys {
+        self.op.conflict_keys()
     }
 
     fn fences(&self) -> Option<i64> {

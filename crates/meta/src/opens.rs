@@ -1,8 +1,9 @@
-//! The files that this client has open, and those that it is about to delete because it has not.
+//! The files that this client has open, and the files that it is about to delete because it does
+//! not have them open.
 //!
-//! What must stay true: no thread opens a file between the moment in which a batch found that it is
-//! not open here, and the end of that batch. An open in between waits for the end, and then checks
-//! whether the file still exists.
+//! What must stay true: if a batch found that a file is not open here, no thread opens the file
+//! before the end of that batch. An open in between waits for the end, and then checks whether the
+//! file still exists.
 
 use std::{cell::RefCell, time::Duration};
 
@@ -12,14 +13,14 @@ use sluice_types::{FsError, FsResult, Ino, wait};
 
 use crate::batch::Interrupt;
 
-/// How soon who waits sees that he was interrupted.
-const GLANCE: Duration = Duration::from_millis(50);
+/// How often a waiting thread checks whether it was interrupted.
+const INTERRUPT_POLL: Duration = Duration::from_millis(50);
 
-/// Files that are open here, or on their way to being so.
+/// Files that are open here, or being opened.
 #[derive(Default)]
 pub(crate) struct Opens {
     state: Mutex<State>,
-    /// Batches ended that files were doomed by.
+    /// Signals the end of batches that delete files.
     ended: Condvar,
 }
 
@@ -27,8 +28,8 @@ pub(crate) struct Opens {
 struct State {
     /// Handles of each file.
     handles: FxHashMap<Ino, u32>,
-    /// Files that running batches destroy, each with the number of these batches.
-    doomed: FxHashMap<Ino, u32>,
+    /// Files that running batches delete, each with the number of these batches.
+    pending_deletes: FxHashMap<Ino, u32>,
 }
 
 impl Opens {
@@ -38,7 +39,7 @@ impl Opens {
         *self.state.lock().handles.entry(ino).or_default() += 1;
     }
 
-    /// Unregisters a handle; whether it was the last.
+    /// Unregisters a handle. Returns whether it was the last.
     pub(crate) fn closed(&self, ino: Ino) -> bool {
         let mut state = self.state.lock();
         match state.handles.get_mut(&ino) {
@@ -63,39 +64,39 @@ impl Opens {
     pub(crate) fn wait(&self, ino: Ino, patience: Duration, interrupt: &Interrupt) -> FsResult<()> {
         let mut state = self.state.lock();
         let until = wait::now() + patience;
-        while state.doomed.contains_key(&ino) {
+        while state.pending_deletes.contains_key(&ino) {
             if interrupt.is_set() {
                 return Err(FsError::Interrupted);
             }
             if wait::now() >= until {
                 return Err(FsError::io("whether the file was deleted could not be found out"));
             }
-            wait::wait_for(&self.ended, &mut state, GLANCE);
+            wait::wait_for(&self.ended, &mut state, INTERRUPT_POLL);
         }
         Ok(())
     }
 }
 
-/// Files that one batch destroys since they were not open; none of them is any more when this is
-/// dropped.
-pub(crate) struct Doomed<'e> {
+/// Files that one batch deletes because they were not open. Threads may open them again when this
+/// is dropped.
+pub(crate) struct PendingDeletes<'e> {
     opens: &'e Opens,
     inos: RefCell<FxHashSet<Ino>>,
-    /// Files that were open when they were asked for: the batch is told the same again.
+    /// Files that were open when the batch first checked. It gets the same answer again.
     open: RefCell<FxHashSet<Ino>>,
 }
 
-impl<'e> Doomed<'e> {
+impl<'e> PendingDeletes<'e> {
     pub(crate) fn new(opens: &'e Opens) -> Self {
         Self { opens, inos: RefCell::default(), open: RefCell::default() }
     }
 
-    /// What was doomed so far.
+    /// The files so far.
     pub(crate) fn take(&mut self) -> Self {
         std::mem::replace(self, Self::new(self.opens))
     }
 
-    /// Dooms a file unless it is open; whether it is doomed.
+    /// Adds a file unless it is open. Returns whether it was added.
     pub(crate) fn add(&self, ino: Ino) -> bool {
         let mut state = self.opens.state.lock();
         if state.handles.contains_key(&ino) || self.open.borrow().contains(&ino) {
@@ -103,13 +104,13 @@ impl<'e> Doomed<'e> {
             return false;
         }
         if self.inos.borrow_mut().insert(ino) {
-            *state.doomed.entry(ino).or_default() += 1;
+            *state.pending_deletes.entry(ino).or_default() += 1;
         }
         true
     }
 }
 
-impl Drop for Doomed<'_> {
+impl Drop for PendingDeletes<'_> {
     fn drop(&mut self) {
         let inos = self.inos.get_mut();
         if inos.is_empty() {
@@ -117,9 +118,9 @@ impl Drop for Doomed<'_> {
         }
         let mut state = self.opens.state.lock();
         for ino in inos.drain() {
-            match state.doomed.get_mut(&ino) {
+            match state.pending_deletes.get_mut(&ino) {
                 Some(batches) if *batches > 1 => *batches -= 1,
-                _ => drop(state.doomed.remove(&ino)),
+                _ => drop(state.pending_deletes.remove(&ino)),
             }
         }
         drop(state);

@@ -19,7 +19,7 @@ pub(crate) struct Outcome {
     /// Records that this client remembers and the operation relies on: held as if they were read
     /// with [`Hold::Lock`].
     pub(crate) remembered: Vec<Row>,
-    pub(crate) vacant: Vec<Ino>,
+    pub(crate) empty_dirs: Vec<Ino>,
     pub(crate) same: Vec<List>,
     /// Bytes and inodes that quotas must admit at the commit, beside what is charged to others.
     pub(crate) rooms: Vec<(QuotaKey, (i64, i64))>,

@@ -1,7 +1,7 @@
 //! The decisions of a batch's operations so far, on top of the engine's records.
 //!
-//! Writes fold as they arrive: ten creates in one directory are one bump of its mtime, a create
-//! followed by an unlink is nothing at all. What remains is what the engine commits.
+//! Writes are merged as they arrive. Ten creates in one directory become one update of its mtime. A
+//! create followed by an unlink becomes nothing. The merged writes are committed.
 
 mod group;
 
@@ -16,7 +16,7 @@ use crate::{
     schema::{Change, Counter, DirStat, Key, QuotaKey, Row},
 };
 
-/// What will become of one record.
+/// The pending change of one record.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Pending {
     /// New.
@@ -71,16 +71,16 @@ impl Bump {
     }
 }
 
-/// The folded writes of a batch.
+/// The merged writes of a batch.
 #[derive(Debug, Default)]
 pub(crate) struct Overlay {
     rows: FxHashMap<Key, Pending>,
-    /// Keys of `rows` that lie in collections.
+    /// Keys of `rows` that are in collections.
     members: FxHashMap<Group, Vec<Key>>,
     bumps: FxHashMap<Ino, Bump>,
     appends: BTreeMap<(Ino, u32), Vec<Slice>>,
     counts: FxHashMap<Counter, i64>,
-    /// In order, for engines keep them so.
+    /// In order, because engines keep them so.
     refers: BTreeMap<(u64, u32), i64>,
     links: FxHashMap<(Ino, Ino), i64>,
     uses: FxHashMap<Ino, DirStat>,
@@ -90,7 +90,7 @@ pub(crate) struct Overlay {
 }
 
 impl Overlay {
-    /// What becomes of `key`, if a batch operation decided that.
+    /// The pending change of `key`, if an operation of the batch decided it.
     pub(crate) fn get(&self, key: &Key) -> Option<&Pending> {
         self.rows.get(key)
     }
@@ -154,8 +154,8 @@ impl Overlay {
         !self.clears.is_empty() && (has(Some(group)) || has(None))
     }
 
-    /// Pending records whose keys lie in a collection. Nothing of one that spans kinds of records:
-    /// only operations that run alone ask for such.
+    /// Pending records whose keys are in a collection. Returns none for a collection that spans
+    /// kinds of records: only operations that run alone read such a collection.
     pub(crate) fn in_list(&self, list: &List) -> impl Iterator<Item = (&Key, &Pending)> {
         self.in_group(Group::of_list(list)).filter(|(key, _)| list.contains(key))
     }
@@ -174,7 +174,7 @@ impl Overlay {
         })
     }
 
-    /// Decides what becomes of a record.
+    /// Sets the pending change of a record.
     fn set(&mut self, key: Key, pending: Pending) {
         match self.rows.entry(key) {
             Slot::Occupied(mut slot) => drop(slot.insert(pending)),
@@ -187,7 +187,7 @@ impl Overlay {
         }
     }
 
-    /// Folds one more write in. `existed` tells whether the engine holds a record of that key.
+    /// Merges one more write. `existed` tells whether the engine has a record of that key.
     pub(crate) fn apply(&mut self, write: Write, existed: impl Fn(&Key) -> bool) {
         match write {
             Write::Insert(row) => {
@@ -263,7 +263,7 @@ impl Overlay {
                 }
             },
             Write::Charge(key, space, inodes) => self.charge(key, space, inodes),
-            // Lines have their place beside the records.
+            // Log lines are kept beside the records.
             Write::Log(_) => {}
             Write::Notify(change) => {
                 if !self.tells.contains(&change) {
@@ -290,7 +290,7 @@ impl Overlay {
         }
     }
 
-    /// The pending record that a write adds to: where the batch removed it, adding begins with
+    /// The pending record to which a write adds. If the batch removed it, adding begins with
     /// `start` again. `None` if the batch has not decided about the record.
     fn pending_mut(&mut self, start: Row) -> Option<&mut Row> {
         let key = start.key();
@@ -304,8 +304,8 @@ impl Overlay {
         pending.row_mut()
     }
 
-    /// Drops what would be added to a record that is now replaced or removed: the operation that
-    /// does so has seen it. Whether there was something that makes a record of nothing.
+    /// Drops what would be added to a record that is now replaced or removed: that operation has
+    /// seen it. Returns whether one of these additions would have made a record.
     fn absorb(&mut self, key: &Key) -> bool {
         match key {
             Key::Node(ino) => drop(self.bumps.remove(ino)),
@@ -338,7 +338,7 @@ impl Overlay {
         }
     }
 
-    /// Makes room for that many records.
+    /// Reserves space for that many records.
     pub(crate) fn reserve(&mut self, records: usize) {
         self.rows.reserve(records);
         self.clears.reserve(records);
@@ -350,7 +350,7 @@ impl Overlay {
         let mut lists: Vec<List> = self.clears.into_values().flatten().collect();
         lists.sort_unstable();
         let mut writes: Vec<Write> = lists.into_iter().map(Write::Clear).collect();
-        // Records are large: their places are sorted, not they.
+        // Records are large: their indexes are sorted, not they.
         let mut rows: Vec<Option<(Key, Pending)>> = self.rows.into_iter().map(Some).collect();
         let mut order: Vec<usize> = (0..rows.len()).collect();
         order.sort_unstable_by(|one, other| {
@@ -359,7 +359,7 @@ impl Overlay {
         });
         let adding = self.bumps.len() + self.appends.len() + self.counts.len() + self.refers.len();
         let others = self.links.len() + self.uses.len() + self.charges.len() + self.tells.len();
-        // One more, which tells the others.
+        // One more for the announcement.
         writes.reserve_exact(rows.len() + adding + others + 1);
         for (key, pending) in order.into_iter().filter_map(|at| rows[at].take()) {
             match pending {

@@ -1,11 +1,11 @@
-//! The metadata cache: the last known nodes, entries and extended attributes.
+//! The record cache: the last known nodes, entries and extended attributes.
 //!
-//! Changes start from it, so they need no read before the commit. A record that an operation takes
-//! from here becomes an expectation of its commit. If the expectation fails, the operation runs
-//! again with the records of the engine. Every engine compares at the commit, so the cache may be
-//! used this way, and a stale record costs one trip. A change does not use records that are older
-//! than what the kernel caches: the attributes of a directory go back to the kernel, and the commit
-//! does not compare its times and links.
+//! Changes start from cached records, so they need no read before the commit. A record that an
+//! operation takes from here becomes an expectation of its commit. If the record is stale, the
+//! commit conflicts, and the operation runs again with the records of the engine. So a stale record
+//! costs one trip, and no wrong result. The times and links of a directory are an exception: the
+//! commit does not compare them, and the kernel gets them with the answer. So a change uses no
+//! record that is older than what the kernel caches.
 //!
 //! Lookups and getattr use it if the mount enabled that, and only while a listener follows the
 //! changes of other clients ([`RecordCache::trust`]).
@@ -28,69 +28,67 @@ use crate::{
     want::Want,
 };
 
-/// Parts, each with a lock of its own. The entries of a directory lie in one.
+/// Shards, each with a lock of its own. The entries of a directory are in one shard.
 const SHARDS: usize = 16;
-/// Fewest records of one generation of a part; at about 200 bytes each all parts take some 13 MiB
-/// at most.
+/// Fewest records of one generation of a shard. At about 200 bytes each, all shards take some 13
+/// MiB at most.
 const GENERATION: usize = 2048;
-/// Longest value of an extended attribute that is kept, bytes.
+/// Longest value of an extended attribute that is cached, bytes.
 const SMALL_VALUE: usize = 64;
-/// Most questions of one trip, or writes of one commit, that are all remembered: those who work on
-/// thousands of records at a time seldom come back to them, and would drive out what others use. Of
-/// larger ones only what is here is kept true.
+/// Most reads of one trip, or writes of one commit, that are all cached. Operations on thousands of
+/// records seldom need them again, and would evict what others use. Larger trips and commits only
+/// update records that are cached already.
 const FEW: usize = 512;
-/// How long changes start from a record after the engine told it.
+/// How long changes use a record after the engine returned it.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Records as last seen.
+/// The last known records.
 pub(crate) struct RecordCache {
     shards: [Mutex<Shard>; SHARDS],
-    /// Most records of one generation of a part.
+    /// Most records of one generation of a shard.
     generation: usize,
     /// Changes that became known here.
     changes: AtomicU64,
     began: Instant,
-    /// Until when looks may believe what is here, in milliseconds since the beginning.
+    /// Until when reads may use the cache, in milliseconds since the beginning.
     trusted: AtomicU64,
-    /// How old it may be then, in milliseconds.
+    /// How old a record may be then, in milliseconds.
     age: AtomicU64,
 }
 
-/// Two generations: when the young are too many they become the old ones, and the old ones are
-/// dropped.
+/// Two generations. When the young one is full it becomes the old one, and the old one is dropped.
 #[derive(Default)]
 struct Shard {
     young: FxHashMap<Key, Seen>,
     old: FxHashMap<Key, Seen>,
-    /// The last change that became known of any of its records.
+    /// The last known change of any of its records.
     changed: u64,
-    /// The last of these that was not made here, or that left nothing behind by which a late answer
-    /// is known.
+    /// The last of these that was not made here, or that left no entry by which a late answer is
+    /// detected.
     heard: u64,
 }
 
-/// What was seen of one record.
+/// A cached record.
 #[derive(Clone)]
 struct Seen {
     at: Instant,
-    /// The last change that this client made of it, 0 if it is as the engine told it.
+    /// The last change of it by this client, 0 if it is as the engine returned it.
     changed: u64,
-    /// Whether it is known how the record is: if not, only that it changed.
+    /// Whether the record is known. If not, only that it changed.
     sure: bool,
     /// `None` if there was none.
     row: Option<Row>,
 }
 
-/// When a commit was sent. What it replaces may have been replaced by others before its answer
-/// came.
+/// When a commit was sent. Others may have replaced the same records before its answer came.
 #[derive(Clone, Copy)]
 pub(crate) struct Sent {
     moment: u64,
     at: Instant,
 }
 
-/// Whether that is worth to be remembered. Not that a node is missing: nobody tells that one was
-/// made.
+/// Whether that is to be cached. The absence of a node is not, because nobody announces that a node
+/// was made.
 fn kept(key: &Key, row: Option<&Row>) -> bool {
     match (key, row) {
         (Key::Node(_), row) => row.is_some(),
@@ -128,7 +126,7 @@ impl Shard {
 }
 
 impl RecordCache {
-    /// Room for at least `records`.
+    /// A cache for at least `records`.
     pub(crate) fn new(records: usize) -> Self {
         Self {
             shards: std::array::from_fn(|_| Mutex::default()),
@@ -140,28 +138,28 @@ impl RecordCache {
         }
     }
 
-    /// Looks may believe what is not older than `age`, for as long as `span` from now on.
+    /// Reads may use records that are not older than `age`, for `span` from now on.
     pub(crate) fn trust(&self, span: Duration, age: Duration) {
         self.age.store(age.as_millis() as u64, Ordering::Relaxed);
         self.trusted.store((self.lasts() + span).as_millis() as u64, Ordering::Relaxed);
     }
 
-    /// Looks believe nothing any more.
+    /// Reads may not use the cache any more.
     pub(crate) fn distrust(&self) {
         self.trusted.store(0, Ordering::Relaxed);
     }
 
-    /// How long it has been there.
+    /// How long the cache exists.
     fn lasts(&self) -> Duration {
         wait::now().saturating_duration_since(self.began)
     }
 
-    /// To be taken before the engine is asked.
+    /// Take it before a read of the engine.
     pub(crate) fn moment(&self) -> u64 {
         self.changes.load(Ordering::SeqCst)
     }
 
-    /// To be taken before a commit.
+    /// Take it before a commit.
     pub(crate) fn sent(&self) -> Sent {
         Sent { moment: self.moment(), at: wait::now() }
     }
@@ -182,7 +180,7 @@ impl RecordCache {
             .cloned()
     }
 
-    /// Takes in what the engine said when asked at `moment`.
+    /// Caches what the engine returned to a read that began at `moment`.
     fn learn_one(&self, key: Key, row: Option<Row>, moment: u64) {
         if !kept(&key, row.as_ref()) {
             return;
@@ -201,7 +199,7 @@ impl RecordCache {
         with(&mut shard, now)
     }
 
-    /// Forgets what turned out to be stale.
+    /// Removes records that turned out to be stale.
     pub(crate) fn forget(&self, keys: &[Key]) {
         for key in keys {
             self.changed(key, |shard, now| {
@@ -211,7 +209,7 @@ impl RecordCache {
         }
     }
 
-    /// Takes in the answers of a trip that began at `moment`.
+    /// Caches the answers of a trip that began at `moment`.
     pub(crate) fn learn(&self, reads: &[Read], found: &[Found], moment: u64) {
         if reads.len() > FEW {
             return;
@@ -232,15 +230,16 @@ impl RecordCache {
         }
     }
 
-    /// Takes in a page of entries and their nodes that was asked for at `moment`.
+    /// Caches a page of entries and their nodes that was requested at `moment`.
     pub(crate) fn learn_rows(&self, rows: Vec<Row>, moment: u64) {
         for row in rows {
             self.learn_one(row.key(), Some(row), moment);
         }
     }
 
-    /// Takes in what a commit of this client changed. Where others changed anything since it was
-    /// sent, or another commit of this client changed the same, nobody knows here who was last.
+    /// Caches what a commit of this client changed. If others changed anything since it was sent,
+    /// or if another commit of this client changed the same records, it is unknown which change was
+    /// last.
     pub(crate) fn committed(&self, writes: &[Write], sent: Sent) {
         let few = writes.len() <= FEW;
         for write in writes {
@@ -255,8 +254,8 @@ impl RecordCache {
         }
     }
 
-    /// A commit of this client replaced a record, which is remembered if `keep` says so, or if it
-    /// was before.
+    /// A commit of this client replaced a record. It is cached if `keep` says so, or if it was
+    /// before.
     fn replaced(&self, key: &Key, row: Option<&Row>, keep: bool, sent: Sent) {
         if !matches!(key, Key::Node(_) | Key::Entry(..) | Key::Xattr(..)) {
             return;
@@ -274,13 +273,13 @@ impl RecordCache {
         });
     }
 
-    /// A commit of this client counted on a node: links, and times that only grow. Several may do
-    /// so in any order.
+    /// A commit of this client added to a node: links, and times that only grow. Several may do so
+    /// in any order.
     fn bumped(&self, key: &Key, (nlink, time): (i32, Option<Time>), keep: bool, sent: Sent) {
         self.changed(key, |shard, now| {
             let heard = shard.heard > sent.moment;
             match shard.get(key, self.generation) {
-                // What was learned since may know of it already.
+                // What was cached since may contain it already.
                 Some(seen) if heard || seen.at >= sent.at => (seen.changed, seen.sure) = (now, false),
                 Some(seen) => {
                     seen.changed = now;
@@ -301,7 +300,7 @@ impl RecordCache {
         });
     }
 
-    /// Forgets what another client changed.
+    /// Removes what another client changed.
     pub(crate) fn hear(&self, changes: &[Change]) {
         for change in changes {
             match change {
@@ -326,8 +325,7 @@ impl RecordCache {
         shard.old.retain(|key, _| keeps(key));
     }
 
-    /// Answers for an operation that only looks, if there are answers to all of `wants` that may be
-    /// believed.
+    /// Answers for an operation that only reads, if all of `wants` are cached and may be used.
     pub(crate) fn believed(&self, wants: &[Want]) -> Option<Vec<Found>> {
         if self.lasts().as_millis() as u64 >= self.trusted.load(Ordering::Relaxed) {
             return None;
@@ -344,7 +342,7 @@ impl RecordCache {
         }
     }
 
-    /// Answers for an operation whose commit checks them, if there are answers to all of `wants`.
+    /// Answers for an operation whose commit checks them, if all of `wants` are cached.
     pub(crate) fn answer(&self, wants: &[Want]) -> Option<Vec<Found>> {
         wants.iter().map(|want| self.answer_one(want)).collect()
     }

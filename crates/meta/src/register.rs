@@ -40,7 +40,7 @@ pub(crate) fn register(engine: &dyn Engine, options: &Options, logs: bool) -> Re
         commit.writes.extend((0..lanes).map(|lane| Write::Insert(Row::Writer(sid, lane, 0))));
         if logs {
             let lines = [Line::Count(Counter::NextSession, 1), Line::NewSession { sid, expire, info }];
-            // The lines of this process go on behind them.
+            // The lines of this process go on after them.
             let numbered = lines.iter().zip(1..=REGISTERED);
             commit.writes.extend(numbered.map(|(line, number)| Write::Log(line.text(now, sid, number))));
         }

@@ -127,7 +127,7 @@ fn renew(engine: &dyn Engine, options: &Options, sid: WriterId) -> Result<bool, 
     engine.commit(&commit).map(|()| true)
 }
 
-/// Takes a number behind all that the dead process gave to a commit, so that none of these happens
+/// Takes a number after all that the dead process gave to a commit, so that none of these happens
 /// any more. What the lane had reached before, and what it has now; `None` if the session is gone.
 /// `tried` keeps what was tried without an answer.
 fn fence(

@@ -119,7 +119,7 @@ fn bytes_of(kept: &[u8], record: Kept) -> &[u8] {
 /// Records that can be read in order, as often as need be.
 pub struct Sorted {
     space: SortSpace,
-    /// Records that are in no run, one behind the other; all of them if there are no runs.
+    /// Records that are in no run, one after the other; all of them if there are no runs.
     kept: Vec<u8>,
     index: Vec<Kept>,
     file: Option<File>,

@@ -1,7 +1,7 @@
-//! The trash is emptied: hours that are older than the volume keeps them.
+//! Empties the trash: removes hours that are older than the volume keeps them.
 //!
-//! What must stay true: an hour that cannot be emptied keeps no other, and how much is left can be
-//! seen.
+//! What must stay true: if one hour cannot be emptied, the others are emptied all the same. The
+//! remaining work is visible.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -26,17 +26,17 @@ use crate::{
 const AT_ONCE: usize = 4;
 
 impl Meta {
-    /// How far this client is with emptying the trash.
+    /// The progress of this client in emptying the trash.
     pub fn trash_expiry(&self) -> TrashExpiry {
         self.expiry.progress()
     }
 
     /// Empties and removes the hour directories of the trash that are older at `now`, Unix seconds,
-    /// than the volume keeps them, several side by side. One that cannot be does not keep the
-    /// others.
+    /// than the volume keeps them, several at the same time. If one fails, the others are emptied
+    /// all the same.
     ///
     /// # Errors
-    /// The first one; the other directories are removed all the same.
+    /// The first one, after all directories were tried.
     pub fn clean_trash(&self, now: i64, interrupt: &Interrupt, progress: Progress<'_>) -> FsResult<()> {
         let hours = self.due_hours(now, interrupt)?;
         self.expiry.due(hours.len());
@@ -61,8 +61,8 @@ impl Meta {
         failed.into_inner()
     }
 
-    /// Entries that [`Self::clean_trash`] will remove at `now`, the hours among them. What lies
-    /// below a directory that was rebuilt in the trash is not counted.
+    /// Entries that [`Self::clean_trash`] will remove at `now`, hour directories included. What
+    /// lies below a directory that was rebuilt in the trash is not counted.
     ///
     /// # Errors
     /// The engine's.

@@ -15,11 +15,11 @@ use sluice_types::{Attr, Ino, Name, Time};
 
 use crate::{
     change_log::Line,
-    engine::{Commit, Expect, Found, Hold, List, Read, Step, Write, has_room, still_holds},
+    engine::{Commit, Expect, Found, Hold, List, Read, Step, Write, quota_allows, still_holds},
     env::Env,
     fact::Fact,
     known::Known,
-    opens::Doomed,
+    opens::PendingDeletes,
     outcome::Outcome,
     overlay::Overlay,
     schema::{Entry, Key, QuotaKey, Row},
@@ -42,7 +42,7 @@ pub(crate) struct Batch<'e> {
     names: FxHashMap<Ino, (usize, Vec<Name>)>,
     overlay: Overlay,
     held: FxHashMap<Key, Hold>,
-    vacant: Vec<Ino>,
+    empty_dirs: Vec<Ino>,
     same: FxHashSet<List>,
     /// Bytes and inodes that quotas must admit: the most that any operation asked for, what those
     /// before it charge included.
@@ -55,7 +55,7 @@ pub(crate) struct Batch<'e> {
     /// What the change log says of it.
     lines: Vec<Line>,
     /// Files that it destroys. Taken out before the commit, to be dropped after it.
-    pub(crate) doomed: Doomed<'e>,
+    pub(crate) pending_deletes: PendingDeletes<'e>,
 }
 
 impl<'e> Batch<'e> {
@@ -71,13 +71,13 @@ impl<'e> Batch<'e> {
             names: FxHashMap::default(),
             overlay: Overlay::default(),
             held: FxHashMap::default(),
-            vacant: Vec::new(),
+            empty_dirs: Vec::new(),
             same: FxHashSet::default(),
             rooms: FxHashMap::default(),
             unrepeatable: Vec::new(),
             dangling: Vec::new(),
             lines: Vec::new(),
-            doomed: Doomed::new(&env.opens),
+            pending_deletes: PendingDeletes::new(&env.opens),
         }
     }
 
@@ -143,7 +143,7 @@ impl<'e> Batch<'e> {
     fn learn_row(&mut self, key: Key, hold: Hold, row: Option<Row>) {
         if let Key::Quota(quota) = &key
             && let Some((space, inodes)) = self.rooms.get(quota)
-            && !has_room(row.as_ref(), *space, *inodes)
+            && !quota_allows(row.as_ref(), *space, *inodes)
         {
             self.unrepeatable.push(key.clone());
         }
@@ -151,7 +151,7 @@ impl<'e> Batch<'e> {
             self.rows.insert(key, (hold, row));
             return;
         };
-        // It came or went between two trips. What was read with it belongs to another moment: an
+        // It came or went between two trips. What was read with it may belong to another state: an
         // entry may be here whose node is gone.
         if before.is_some() != row.is_some() {
             self.unrepeatable.push(key);
@@ -233,7 +233,7 @@ impl<'e> Batch<'e> {
             self.rows.entry(key.clone()).or_insert((Hold::Lock, Some(row)));
             self.held.insert(key, Hold::Lock);
         }
-        self.vacant.extend(outcome.vacant);
+        self.empty_dirs.extend(outcome.empty_dirs);
         self.same.extend(outcome.same);
         for (key, (space, inodes)) in outcome.rooms {
             let most = self.rooms.entry(key).or_default();
@@ -253,18 +253,18 @@ impl<'e> Batch<'e> {
         if writes.is_empty() {
             return None;
         }
-        let mut expects = Vec::with_capacity(self.held.len() + self.vacant.len() + self.same.len());
+        let mut expects = Vec::with_capacity(self.held.len() + self.empty_dirs.len() + self.same.len());
         let held = self.held.into_iter().filter(|(_, hold)| *hold > Hold::None);
         expects.extend(held.filter_map(|(key, hold)| match self.rows.remove(&key) {
             Some((_, Some(row))) => Some(Expect::Row(row, hold)),
             Some((_, None)) => Some(Expect::Absent(key)),
             None => None,
         }));
-        expects.extend(self.vacant.into_iter().map(Expect::Vacant));
+        expects.extend(self.empty_dirs.into_iter().map(Expect::Empty));
         // What adds up to nothing needs no room.
         expects.extend(writes.iter().filter_map(|write| match write {
             Write::Charge(key, ..) => {
-                self.rooms.get(key).map(|(space, inodes)| Expect::Room(*key, *space, *inodes))
+                self.rooms.get(key).map(|(space, inodes)| Expect::QuotaAllows(*key, *space, *inodes))
             }
             _ => None,
         }));
@@ -315,7 +315,7 @@ impl<'a> View<'a> {
     /// Whether a file may be destroyed, since this client has it not open. Nobody opens it before
     /// the batch has ended.
     pub(crate) fn destroys(&self, ino: Ino) -> bool {
-        self.batch.doomed.add(ino)
+        self.batch.pending_deletes.add(ino)
     }
 
     /// Asks for several things at once: one trip for all that are not here yet.
@@ -486,7 +486,7 @@ impl<'a> View<'a> {
         if names.iter().any(stays) {
             return Ok(false);
         }
-        self.outcome.vacant.push(dir);
+        self.outcome.empty_dirs.push(dir);
         Ok(true)
     }
 }

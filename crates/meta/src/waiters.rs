@@ -62,7 +62,7 @@ pub struct Waiter {
 }
 
 /// Longest time between two looks of a waiter.
-pub const LOOK: Duration = Duration::from_millis(500);
+pub const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// How long the listener listens before it sees whether anybody still waits.
 const LISTEN: Duration = Duration::from_millis(200);
 
@@ -80,7 +80,7 @@ impl Waiters {
 
     /// Has `call` called whenever a lock on `ino` may be free, until what this answers is dropped.
     /// It must wake somebody and do no more: nobody can register or end meanwhile. To be called
-    /// before the try that decides to wait; who waits looks every [`LOOK`] besides.
+    /// before the try that decides to wait; who waits looks every [`LOCK_POLL_INTERVAL`] besides.
     pub fn on_release(&self, ino: Ino, call: impl Fn() + Send + Sync + 'static) -> Registered {
         let mut registered = self.add(ino, Bell::Call(Arc::new(call)));
         registered.waits();
@@ -122,7 +122,7 @@ impl Waiter {
     pub fn wait(&mut self, interrupt: &Interrupt) -> bool {
         self.registered.waits();
         interrupt.forward(&self.bell);
-        self.bell.sleep(LOOK);
+        self.bell.sleep(LOCK_POLL_INTERVAL);
         if interrupt.is_set() {
             return true;
         }

@@ -92,7 +92,7 @@ pub fn decoded(text: &str) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "the URL holds escapes that are no UTF-8".into())
 }
 
-/// The options behind the question mark, in their order, without their escapes.
+/// The options after the question mark, in their order, without their escapes.
 ///
 /// # Errors
 /// A message, if a value is not UTF-8.

@@ -1,15 +1,15 @@
 //! A pool of buffers for whole blocks. They are reused while blocks keep coming.
 //!
-//! The system provides new memory page by page, and the first access to each page takes as long as
-//! the read of the block's bytes. What must stay true: few buffers are kept, and none after a while
-//! without requests.
+//! The system provides new memory page by page. To access all pages of a new buffer for the first
+//! time takes as long as to read the block into it. What must stay true: few buffers are kept, and
+//! none after some time without requests.
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-/// Bytes from which on the allocator returns memory to the system when it is freed.
+/// From this size on, the allocator returns freed memory to the system.
 const LARGE: usize = 4 << 20;
-/// Bytes of idle buffers.
+/// Most bytes of idle buffers.
 const MAX_IDLE: usize = 32 << 20;
 
 /// The buffers of this process.

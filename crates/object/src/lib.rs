@@ -1,8 +1,8 @@
-//! Object stores: one seam ([`ObjectStore`]), one table of drivers, and layers that add to any of
-//! them.
+//! Object stores: one interface ([`ObjectStore`]), one table of drivers, and layers that wrap any
+//! driver.
 //!
-//! Knows nothing of chunks, slices, files or metadata. Everything is asynchronous on tokio, and the
-//! caller brings the runtime.
+//! This crate knows nothing of chunks, slices, files or metadata. Everything is asynchronous on
+//! tokio, and the caller provides the runtime.
 
 mod buffers;
 mod compress;

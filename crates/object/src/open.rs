@@ -1,8 +1,8 @@
-//! From a volume's settings to its store, with every layer in its place.
+//! Opens the object store that a volume's settings describe, with all layers.
 //!
 //! What must stay true: the order of the layers. Encryption is outermost, so that a retry sends the
-//! same bytes; a wait for bandwidth does not count against the time of a try; what is counted are
-//! tries; shards are chosen by the key with its prefix.
+//! same bytes. A wait for bandwidth does not count against the deadline of a try. The counters
+//! count tries. A shard is chosen by the key with its prefix.
 
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@
 
 use sluice_meta::{
     Stop, View,
-    op::{Lanes, Op},
+    op::{ConflictKeys, Op},
     ops::{
         create::Create,
         link::Link,
@@ -86,16 +86,16 @@ impl Op for Marked {
     type Out = Done;
     const NAME: &'static str = "act";
 
-    fn lanes(&self) -> Lanes {
+    fn conflict_keys(&self) -> ConflictKeys {
         match &self.act {
-            Act::Create(op) => op.lanes(),
-            Act::Unlink(op) => op.lanes(),
-            Act::Rmdir(op) => op.lanes(),
-            Act::Rename(op) => op.lanes(),
-            Act::Link(op) => op.lanes(),
-            Act::SetAttr(op) => op.lanes(),
-            Act::Truncate(op) => op.lanes(),
-            Act::Lock(wish) => wish.lanes(),
+            Act::Create(op) => op.conflict_keys(),
+            Act::Unlink(op) => op.conflict_keys(),
+            Act::Rmdir(op) => op.conflict_keys(),
+            Act::Rename(op) => op.conflict_keys(),
+            Act::Link(op) => op.conflict_keys(),
+            Act::SetAttr(op) => op.conflict_keys(),
+            Act::Truncate(op) => op.conflict_keys(),
+            Act::Lock(wish) => wish.conflict_keys(),
         }
     }
 

@@ -1,7 +1,7 @@
-//! What a client was shown, and so knows: it is not to be shown anything older.
+//! What each client was shown, so that it is not shown anything older.
 //!
 //! What must stay true: an answer raises the floor to the first moment at which it was true, no
-//! further, and counts for calls that begin after it.
+//! further. The floor applies to calls that begin after the answer.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use sluice_types::{Attr, Ino, Name, Time};
 
 use crate::{history::Moment, world::World};
 
-/// What of a record was shown.
+/// The part of a record that was shown.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Part {
     /// What a name stands for.
@@ -33,10 +33,10 @@ impl Part {
     }
 }
 
-/// Moments from before which nothing is to be shown.
+/// For each part, the moment before which nothing may be shown.
 pub(crate) type Known = BTreeMap<Part, Moment>;
 
-/// Those of a client.
+/// Those of one client.
 #[derive(Default)]
 pub(crate) struct Floors(Mutex<Known>);
 
@@ -46,14 +46,15 @@ impl Floors {
         self.0.lock().clone()
     }
 
-    /// Nothing from before `moment` is to be shown of a part to calls from here on.
+    /// Calls from here on may not be shown a part from before `moment`.
     pub(crate) fn raise(&self, part: Part, moment: Moment) {
         let mut known = self.0.lock();
         let floor = known.entry(part).or_default();
         *floor = moment.max(*floor);
     }
 
-    /// Part of a record was shown, as one that `fits`; whether it may have been, since `least`.
+    /// A client was shown a part of a record that `fits`. Returns whether that was allowed, since
+    /// `least`.
     pub(crate) fn shown(
         &self,
         world: &World,

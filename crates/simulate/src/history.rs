@@ -1,8 +1,8 @@
-//! What records were, and when: by this, answers are judged.
+//! The history of records, by which answers are checked.
 //!
-//! Time is counted in commits. An answer that was asked of the engine was true at some moment
-//! between question and answer. One that a client remembered may be older, but not older than what
-//! the same client was told before it asked.
+//! Time is counted in commits. An answer of the engine must have been true at some moment between
+//! request and answer. A cached answer may be older, but not older than what the same client was
+//! told before its request.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ use sluice_meta::{
 /// A number of commits.
 pub(crate) type Moment = u64;
 
-/// What records were.
+/// The history of records.
 #[derive(Default)]
 pub(crate) struct History {
     now: Moment,
     of: BTreeMap<Key, Vec<Version>>,
 }
 
-/// From some moment on.
+/// A version of a record, from some moment on.
 struct Version {
     since: Moment,
     row: Option<Row>,

@@ -2,17 +2,18 @@
 //!
 //! The clients are the real ones, over the in-memory engine. Threads run one at a time, in virtual
 //! time. So a trip, a commit, an answer, a death or a jump of the clocks may come between any two
-//! others. After each round the simulator checks: programs got true answers, the files form one
-//! tree, counters are right, open files exist, caches hold what the engine holds, and locks exclude
-//! each other and are held by those who believe it.
+//! others. After each round the simulator checks: answers to programs were true, the files form one
+//! tree, counters are right, open files exist, caches equal the records of the engine, locks
+//! exclude each other, and a client that believes to have a lock has it.
 //!
 //! Each answer about names must have been true at some moment between call and return. In one of
-//! eight seeds the clients are whole mounts (`Vfs`) without file data: an open must see all that
-//! was committed before it, nobody is shown anything older than what it was shown before, and a
-//! listing has what was there all the time. There answers are processed in a drawn order.
+//! eight seeds the clients are whole mounts (`Vfs`) without file data. There, an open must see all
+//! commits before it. No client is shown anything older than what it was shown before. A listing
+//! contains every name that existed during all of it. In these seeds answers are processed in a
+//! random order.
 //!
-//! The engine is as weak as the contract: a list and a page of a scan show each record at a moment
-//! of its own.
+//! The engine is as weak as the contract: a list and a page of a scan may show each record as of a
+//! different moment.
 //!
 //! What must stay true: nothing but the seed and the code decides what happens.
 //!
@@ -49,7 +50,7 @@ mod locks;
 mod mix;
 mod mount;
 mod names;
-mod party;
+mod participant;
 mod plan;
 mod sched;
 mod seed;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use sluice_meta::{
     Stop, View,
     engine::{Hold, List},
-    op::{Lanes, Op},
+    op::{ConflictKeys, Op},
     ops::{flock::Flock, plock::SetPlock},
     schema::{FlockKind, Key, LockOwner, PlockRange, Row},
 };
@@ -44,10 +44,10 @@ impl Wish {
         Self::Plock(SetPlock { ino, owner, range, unlock })
     }
 
-    pub(crate) fn lanes(&self) -> Lanes {
+    pub(crate) fn conflict_keys(&self) -> ConflictKeys {
         match self {
-            Self::Flock(op) => op.lanes(),
-            Self::Plock(op) => op.lanes(),
+            Self::Flock(op) => op.conflict_keys(),
+            Self::Plock(op) => op.conflict_keys(),
         }
     }
 

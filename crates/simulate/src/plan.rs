@@ -1,7 +1,8 @@
-//! What a seed decides before anything happens: how many clients, what they do, what goes wrong.
+//! What a seed decides before anything happens: the number of clients, what they do, and which
+//! faults occur.
 //!
-//! Most that can be drawn is left out of most seeds. So what is left meets more often, and two rare
-//! things meet at all. Some themes favour what is known to go wrong together.
+//! Each seed leaves out most kinds of operations and faults. So the remaining ones meet more often,
+//! and even two rare ones meet. Some themes favour combinations that are known to fail.
 
 use sluice_types::Rng;
 
@@ -37,9 +38,9 @@ pub enum Step {
     Open,
     /// Closes a file.
     Close,
-    /// Looks at what may be remembered.
+    /// Reads what may be cached.
     Look,
-    /// Looks whether an open file is there.
+    /// Checks whether an open file exists.
     Check,
     /// Takes or releases a lock.
     Lock,
@@ -81,11 +82,11 @@ pub struct Chances {
     pub unavailable: u64,
     /// A commit conflicts for no reason.
     pub conflict: u64,
-    /// The answer to a commit is lost, which happened.
+    /// The answer to a commit that happened is lost.
     pub lost_after: u64,
-    /// The answer to a commit is lost, which did not happen.
+    /// The answer to a commit that did not happen is lost.
     pub lost_before: u64,
-    /// The answer to a commit is lost, which happens later.
+    /// The answer to a commit that happens later is lost.
     pub late: u64,
 }
 
@@ -106,12 +107,11 @@ pub struct ClientPlan {
     pub ttl: u64,
     /// How many times as long as usual its messages take.
     pub distance: u32,
-    /// Whether changes start from what it saw last.
+    /// Whether changes start from cached records.
     pub record_cache: bool,
-    /// Whether it believes what it saw last.
+    /// Whether reads use cached records.
     pub cache: bool,
-    /// How often in a round it shows that it lives; one that never does is taken for dead when the
-    /// clocks jump.
+    /// Heartbeats in a round. A client without any is taken for dead when the clocks jump.
     pub beats: u64,
     /// Whether it dies.
     pub dies: bool,
@@ -122,7 +122,7 @@ pub struct ClientPlan {
 pub struct Plan {
     /// What it is about.
     pub theme: Theme,
-    /// Who takes part.
+    /// The clients.
     pub clients: Vec<ClientPlan>,
     /// Rounds, after each of which all is checked.
     pub rounds: usize,
@@ -132,7 +132,7 @@ pub struct Plan {
     pub kinds: Mix<Kind>,
     /// Names in use.
     pub names: usize,
-    /// What goes wrong.
+    /// Which faults occur.
     pub chances: Chances,
     /// Outages of the engine in a round.
     pub outages: u64,
@@ -160,7 +160,7 @@ impl Plan {
         let mut clients: Vec<ClientPlan> =
             (0..count).map(|_| ClientPlan::of(theme, troubled, &mut rng)).collect();
         if theme == Theme::Moves {
-            // While the first is between two trips, the others move what it saw.
+            // While the first is between two trips, the others move what it read.
             for (at, client) in clients.iter_mut().enumerate() {
                 client.distance = if at == 0 { 1 << rng.below(5) } else { 1 };
                 client.pause = if at == 0 { 0 } else { 100 };
@@ -168,7 +168,7 @@ impl Plan {
             }
         }
         if theme == Theme::Mounts {
-            // Mostly one operation in a commit: then all that was ever shown is known.
+            // Mostly one operation in a commit: then everything that was ever shown is known.
             let (batch, ttl) = ([1, 1, 1, 64][rng.below(4) as usize], rng.below(2));
             for client in &mut clients {
                 (client.batch, client.ttl) = (batch, ttl);

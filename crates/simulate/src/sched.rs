@@ -1,10 +1,9 @@
-//! The scheduler: threads that run one at a time, in virtual time, in an order that one seed
-//! decides.
+//! The scheduler: runs threads one at a time, in virtual time, in an order that one seed decides.
 //!
-//! Whenever a thread waits it says until when, and the thread whose time comes first runs next. Who
-//! waits for the network or gives way waits for as long as the seed says, mostly a moment and
-//! sometimes long. What must stay true: no thread reads or writes what others do but while it is
-//! the one that runs.
+//! Each thread that waits says until when. The thread whose time comes first runs next. A thread
+//! that waits for the network or yields waits for as long as the seed says: mostly for a short
+//! time, sometimes for long. What must stay true: a thread reads and writes shared data only while
+//! it is the one that runs.
 
 use std::{
     collections::HashMap,
@@ -24,7 +23,8 @@ use sluice_types::{
 
 /// Nobody waits that long.
 const NEVER: u64 = u64::MAX;
-/// More hand-overs than any seed needs: threads that ask each other again and again.
+/// Limit of switches between threads. A seed that exceeds it has threads that wait for each other
+/// in an endless loop.
 const MOST: u64 = 3_000_000;
 
 /// The scheduler of one simulation.
@@ -65,7 +65,7 @@ struct Slot {
     turn: Arc<Condvar>,
 }
 
-/// How a simulation went, in a number: the same for each run of the same seed on the same code.
+/// The course of a simulation as a number: the same for each run of the same seed on the same code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trace {
     /// Which thread ran when, all of it.
@@ -184,7 +184,7 @@ impl Sched {
         self.wait_until(state, wakes, false);
     }
 
-    /// Waits until `done`, which others bring about.
+    /// Waits until `done`, which other threads cause.
     pub(crate) fn wait_for(&self, done: impl Fn() -> bool) {
         while !done() {
             self.pass(Duration::from_millis(1));

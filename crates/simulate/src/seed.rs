@@ -16,7 +16,7 @@ use sluice_testkit::operations::{create, state::State};
 use sluice_types::{FileType, FsResult};
 
 use crate::{
-    party::{self, Party},
+    participant::{self, Participant},
     plan::{Plan, Theme},
     sched::{Sched, Trace},
     world::{World, WorldClock},
@@ -58,11 +58,11 @@ pub fn simulate(seed: u64, verbose: bool) -> Outcome {
 
 fn run(world: &Arc<World>) {
     begin(world);
-    let mut clients: Vec<Arc<dyn Party>> = Vec::new();
+    let mut clients: Vec<Arc<dyn Participant>> = Vec::new();
     for at in 0..world.plan.clients.len() {
         let client = loop {
             // A broken answer is no reason not to take part.
-            if let Ok(client) = party::open(world, at) {
+            if let Ok(client) = participant::open(world, at) {
                 break client;
             }
         };
@@ -116,7 +116,7 @@ fn observer(world: &Arc<World>, read_only: bool) -> Arc<Meta> {
 }
 
 /// One round: all threads of all clients, their heartbeats, and what goes wrong meanwhile.
-fn play(world: &Arc<World>, clients: &[Arc<dyn Party>]) {
+fn play(world: &Arc<World>, clients: &[Arc<dyn Participant>]) {
     // Whoever takes part in the round holds one. Followers and other work of a client go on.
     let token = Arc::new(());
     let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
@@ -132,7 +132,10 @@ fn play(world: &Arc<World>, clients: &[Arc<dyn Party>]) {
             spawn(&format!("client {at} thread {thread}"), Box::new(move || client.work(thread)));
         }
         let (client, world) = (Arc::clone(client), Arc::clone(world));
-        spawn(&format!("client {at} heart"), Box::new(move || party::beat_sometimes(&world, at, &*client)));
+        spawn(
+            &format!("client {at} heart"),
+            Box::new(move || participant::beat_sometimes(&world, at, &*client)),
+        );
     }
     let chaos = Arc::clone(world);
     spawn("chaos", Box::new(move || go_wrong(&chaos)));
@@ -161,7 +164,7 @@ fn go_wrong(world: &World) {
 }
 
 /// Whether all is as it should be, while nothing happens.
-fn check(world: &Arc<World>, clients: &[Arc<dyn Party>], when: &str) {
+fn check(world: &Arc<World>, clients: &[Arc<dyn Participant>], when: &str) {
     let living = || clients.iter().enumerate().filter(|(at, _)| world.lives(*at));
     for (_, client) in living() {
         client.check_open();
@@ -195,9 +198,10 @@ fn check(world: &Arc<World>, clients: &[Arc<dyn Party>], when: &str) {
 }
 
 /// The dead are cleaned up after, the living close all and leave: an orderly tree remains.
-fn end(world: &Arc<World>, clients: &[Arc<dyn Party>]) {
+fn end(world: &Arc<World>, clients: &[Arc<dyn Participant>]) {
     let living = clients.iter().enumerate().filter(|(at, _)| world.lives(*at));
-    let living: Vec<(usize, Arc<dyn Party>)> = living.map(|(at, client)| (at, Arc::clone(client))).collect();
+    let living: Vec<(usize, Arc<dyn Participant>)> =
+        living.map(|(at, client)| (at, Arc::clone(client))).collect();
     for (_, client) in &living {
         client.close_all();
     }

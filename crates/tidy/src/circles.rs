@@ -1,13 +1,13 @@
-//! No two files of a crate use each other, directly or round about: each can be read, and tested,
+//! No two files of a crate use each other, directly or indirectly. So each can be read and tested
 //! with what is below it.
 //!
-//! Nor do two modules that lie beside each other, each with all that is below it: so the modules of
-//! a folder have an order in which every arrow goes down.
+//! Neither do two sibling modules, each with all that is below it. So the modules of a folder have
+//! an order in which every dependency goes down.
 //!
-//! A file uses another if it names something of it: in a `use`, or by a path. A name that a parent
-//! hands on belongs to the file that has it. A parent that only declares its children and hands
-//! their names on uses none of them. Tests may use what they like. The rule reads words: methods,
-//! which nobody names by a path, and macros by their bare name it does not see.
+//! A file uses another one if it names something of it: in a `use`, or by a path. A name that a
+//! parent re-exports belongs to the file that defines it. A parent that only declares its children
+//! and re-exports their names uses none of them. Tests may use anything. The rule reads text. It
+//! does not see methods, because no path names them, or macros that are used without a path.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,7 +60,7 @@ impl<'s> Files<'s> {
         Self { names: files }
     }
 
-    /// Every circle: of files, then of modules that lie beside each other.
+    /// Every cycle: of files, then of sibling modules.
     fn circles(&self) -> Vec<Fault> {
         let mut all: Vec<Arrow<'_>> = Vec::new();
         for from in self.names.keys() {
@@ -80,7 +80,7 @@ impl<'s> Files<'s> {
         faults
     }
 
-    /// Every circle of these arrows: how many are in it, and of each an arrow to another.
+    /// Every cycle of these arrows. For each, how many are in it, and an arrow to another.
     fn circles_of(&self, arrows: &[Arrow<'_>]) -> impl Iterator<Item = (usize, String)> {
         let mut next: BTreeMap<&Module, BTreeSet<&Module>> = BTreeMap::new();
         for Arrow { ends: (from, to), .. } in arrows {
@@ -139,7 +139,7 @@ impl<'s> Files<'s> {
     /// crate has it.
     fn home(&self, from: &Module, path: &[String]) -> Option<(&Module, String)> {
         let (mut to, mut rest) = self.module(from, path)?;
-        // A name may be handed on several times.
+        // A name may be re-exported several times.
         for _ in 0..8 {
             let Some(name) = rest.first() else { break };
             let handed_on = |import: &&Import| import.name == *name && import.path.len() > 1;
@@ -196,7 +196,7 @@ impl Arrow<'_> {
     }
 }
 
-/// All that a module uses, directly or round about.
+/// All that a module uses, directly or indirectly.
 fn reached<'m>(from: &Module, arrows: &BTreeMap<&'m Module, BTreeSet<&'m Module>>) -> BTreeSet<&'m Module> {
     let mut found = BTreeSet::new();
     let mut next: Vec<&'m Module> = arrows[from].iter().copied().collect();
@@ -212,7 +212,7 @@ fn reached<'m>(from: &Module, arrows: &BTreeMap<&'m Module, BTreeSet<&'m Module>
 mod tests {
     use super::*;
 
-    /// The circles of a crate with these files.
+    /// The cycles of a crate with these files.
     fn found(files: &[(&str, &str)]) -> Vec<Fault> {
         let source = |(path, text): &(&str, &str)| Source::new(&format!("crates/a/src/{path}.rs"), text);
         circles(&files.iter().map(source).collect::<Vec<_>>())

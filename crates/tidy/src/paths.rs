@@ -61,7 +61,7 @@ pub(crate) fn names(source: &Source) -> Names {
     names
 }
 
-/// Reads what stands behind `use`, or in one of its braces.
+/// Reads what comes after `use`, or in one of its braces.
 fn tree(tokens: &[String], above: &[String], public: bool, into: &mut Vec<Import>) {
     let (mut depth, mut begin) = (0, 0);
     for at in 0..=tokens.len() {

@@ -9,7 +9,7 @@ use std::{
 const SKIPPED: [&str; 3] = ["target", ".git", "tmp"];
 
 /// Crates that exist for tests only; nothing that ships depends on them.
-pub(crate) const DEV_CRATES: [&str; 5] = ["testkit", "tidy", "e2e", "faults", "simulate"];
+pub(crate) const DEV_CRATES: [&str; 6] = ["testkit", "tidy", "e2e", "faults", "simulate", "farm"];
 
 /// One text file of the repository.
 #[derive(Debug, Clone)]

@@ -1,5 +1,5 @@
-//! The workspace's own rules, held. A rule that is broken names every place, so that one run is
-//! enough to mend them.
+//! The rules of the workspace as tests. A broken rule names every place, so that one run is enough
+//! to fix them.
 
 use sluice_tidy::{Fault, Source};
 

@@ -6,7 +6,7 @@ pub const CHUNK_SIZE: u64 = 1 << 26;
 /// Largest file: 2^31 chunks.
 pub const MAX_FILE_SIZE: u64 = CHUNK_SIZE << 31;
 
-/// One record of a chunk: bytes `off .. off + len` of slice `id` are shown at chunk offset `pos`.
+/// One record of a chunk: bytes `off .. off + len` of slice `id` are visible at chunk offset `pos`.
 /// Later records of a chunk hide earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slice {
@@ -16,7 +16,7 @@ pub struct Slice {
     pub id: u64,
     /// Full size of the slice in bytes. It names the last block, so it must be exact. 0 for a hole.
     pub size: u32,
-    /// First byte of the slice that is shown.
+    /// First byte of the slice that is visible.
     pub off: u32,
     /// Bytes shown.
     pub len: u32,
@@ -41,7 +41,7 @@ impl Slice {
         self.id == 0
     }
 
-    /// First chunk offset behind it.
+    /// First chunk offset after it.
     pub const fn end(&self) -> u32 {
         self.pos + self.len
     }

@@ -1,8 +1,8 @@
-//! Where threads wait for time and for each other, and read the clock that waits are measured by.
+//! How threads wait for time and for each other, and the clock for such waits.
 //!
-//! A simulation takes both over: it runs many clients in one process, one thread at a time and in a
-//! time of its own ([`Scheduler`]). What must stay true: a thread that no scheduler runs pays a
-//! look at a flag of its own, no more.
+//! A simulation replaces both: it runs many clients in one process, one thread at a time and in
+//! virtual time ([`Scheduler`]). What must stay true: for a thread that no scheduler runs, this
+//! costs one check of a thread-local flag, no more.
 
 use std::{
     cell::{Cell, RefCell},
@@ -46,7 +46,7 @@ fn scheduler() -> Option<Arc<dyn Scheduler>> {
     if SCHEDULED.get() { SCHEDULER.with_borrow(Clone::clone) } else { None }
 }
 
-/// Has the waits of the calling thread decided by `scheduler` from now on.
+/// From now on, `scheduler` decides the waits of the calling thread.
 pub fn obey(scheduler: Arc<dyn Scheduler>) {
     SCHEDULER.set(Some(scheduler));
     SCHEDULED.set(true);
@@ -105,8 +105,8 @@ pub fn yield_now() {
     }
 }
 
-/// Lets other threads run if a scheduler decides about them: they may be quicker than this one.
-pub fn give_way() {
+/// Lets other threads run if a scheduler decides about them. In a simulation, they may be faster.
+pub fn yield_to_scheduler() {
     if let Some(scheduler) = scheduler() {
         scheduler.yield_now();
     }
@@ -160,7 +160,7 @@ pub fn wait_for<T>(condvar: &Condvar, guard: &mut MutexGuard<'_, T>, timeout: Du
     look_for(condvar, guard, timeout, TRY);
 }
 
-/// As [`wait_for`], for a thread that waits for something to do: in a simulation it looks seldom.
+/// As [`wait_for`], for a thread that waits for work: in a simulation it checks seldom.
 pub fn wait_for_work<T>(condvar: &Condvar, guard: &mut MutexGuard<'_, T>, timeout: Duration) {
     look_for(condvar, guard, timeout, IDLE);
 }
@@ -189,7 +189,7 @@ pub fn join(handle: JoinHandle<()>) -> thread::Result<()> {
 /// Starts a thread, which obeys the scheduler of this one.
 ///
 /// # Errors
-/// If there is no thread to be had.
+/// If no thread can be started.
 pub fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     let run: Box<dyn FnOnce() + Send> = Box::new(job(name, run));
     let run = match scheduler() {

@@ -297,7 +297,7 @@ mod tests {
         let taken = one.take(8, &[&long[..], &[0]].concat());
         assert!(matches!(taken, Some(Err(FsError::Io(_)))), "longer than it says");
         one.finish(Err(FsError::NoSpace));
-        // The answer stands behind what was written.
+        // The answer comes after what was written.
         assert_eq!(one.read((head.len() + most + 1) as u64, 10)[..], [libc::ENOSPC as u8]);
         let two = ControlHandle::new(&all);
         assert!(two.take(0, &[0, 0, 0x27, 0x0F, 0, 1, 0, 1]).is_some_and(|taken| taken.is_err()), "too long");

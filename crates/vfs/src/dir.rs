@@ -1,18 +1,19 @@
-//! Listing directories, page by page.
+//! Lists directories, page by page.
 //!
 //! What must stay true: an open directory shows each name once, at the same offset every time,
 //! until it is rewound. Attributes that may have changed since a page was read are left out. The
-//! memory of a listing does not grow with the directory: the two newest pages are kept, and of each
-//! other page only where it begins (for 2,048 names about a dozen bytes, 600 at most). An engine
-//! that does not sort names may return a name twice. For such an engine, the hashes of up to
-//! [`MAX_SEEN`] names are kept as well (18 MiB). Only names beyond that number may be shown twice.
+//! memory of a listing does not grow with the directory. It consists of the two newest pages, and
+//! of the beginnings of all other pages. A beginning takes about a dozen bytes for 2,048 names, and
+//! 600 at most. An engine that does not sort names may return a name twice. For such an engine, the
+//! listing also keeps the hashes of up to [`MAX_SEEN`] names (18 MiB). Only names beyond that
+//! number may be shown twice.
 //!
-//! An offset is the number of a page, and the hash of a name in it (31 bits): the names of a page
-//! are shown in the order of their hashes. So an offset in a page that is no longer kept stays
-//! valid. The page is read again from its old beginning to its old end, and names that were added
-//! or removed meanwhile do not move the others. A successor process that continues a listing needs
-//! the offset, and where its page and the next page begin ([`Listing::starts`]). Without that, all
-//! pages before are read again, and their ends differ if names were added or removed.
+//! An offset is the number of a page, and the hash of a name in it (31 bits). A page is listed in
+//! the order of these hashes. So an offset stays valid when its page is dropped: the page is read
+//! again, with the same beginning and the same end. Names that were added or removed meanwhile do
+//! not move the others. A successor process that continues a listing needs the offset, and the
+//! beginnings of its page and of the next page ([`Listing::starts`]). Without these, all pages
+//! before are read again, and their ends differ if names were added or removed.
 
 use std::{
     collections::{BTreeMap, VecDeque},

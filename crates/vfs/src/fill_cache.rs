@@ -266,10 +266,11 @@ impl Filling<'_> {
                 }
                 CacheAction::Check => blocks.into_iter().for_each(|block| self.count(block)),
                 CacheAction::Evict => blocks.into_iter().for_each(|block| {
-                    let place = self.vfs.data.location(block);
-                    self.vfs.data.evict(block);
+                    let (data, interrupt) = (&self.vfs.data, self.asker.interrupt);
+                    let place = data.find(block, interrupt);
+                    data.evict_everywhere(block, interrupt);
                     // One that waits for its upload stays.
-                    let stays = self.vfs.data.location(block).is_some();
+                    let stays = data.find(block, interrupt).is_some();
                     self.count_at(block, place.filter(|_| !stays));
                 }),
             }
@@ -320,7 +321,7 @@ impl Filling<'_> {
 
     /// Counts a block where it is now.
     fn count(&self, block: BlockKey) {
-        self.count_at(block, self.vfs.data.location(block));
+        self.count_at(block, self.vfs.data.find(block, self.asker.interrupt));
     }
 
     fn count_at(&self, block: BlockKey, place: Option<&Path>) {

@@ -36,7 +36,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 const IDLE_CHECK: Duration = Duration::from_mins(1);
 /// Time between two cleanups, plus or minus up to a twentieth.
 const CLEANUP_INTERVAL: Duration = Duration::from_hours(1);
-/// Time between two looks at the change log, of all clients.
+/// Time between two reads of the change log, of all clients.
 const TRIM_INTERVAL: Duration = Duration::from_mins(5);
 
 /// Deletes blocks through the data path.

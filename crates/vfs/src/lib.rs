@@ -62,7 +62,7 @@ pub use restore::Restored;
 pub use sluice_meta::schema::Change;
 /// Types of the metadata crate that the methods of a [`Vfs`] use.
 pub use sluice_meta::{
-    Asked, Ended, Interrupt, LOOK, Registered,
+    Asked, Ended, Interrupt, LOCK_POLL_INTERVAL, Registered,
     ops::{
         rename::RenameMode,
         setattr::{Changes, SetTime},

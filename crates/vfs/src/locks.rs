@@ -7,7 +7,7 @@
 use std::cell::Cell;
 
 #[cfg(doc)]
-use sluice_meta::LOOK;
+use sluice_meta::LOCK_POLL_INTERVAL;
 use sluice_meta::{
     Interrupt, Registered,
     ops::{
@@ -103,8 +103,8 @@ impl Vfs {
 
     /// Calls `call` whenever a lock on `ino` may be free, until the returned value is dropped: for
     /// waiters without a thread. `call` may only wake a thread. Register before the try that
-    /// decides to wait. The waiter must also try again every [`LOOK`], because JuiceFS clients
-    /// announce nothing.
+    /// decides to wait. The waiter must also try again every [`LOCK_POLL_INTERVAL`], because
+    /// JuiceFS clients announce nothing.
     pub fn on_lock_release(&self, ino: Ino, call: impl Fn() + Send + Sync + 'static) -> Registered {
         self.meta.waiters().on_release(ino, call)
     }

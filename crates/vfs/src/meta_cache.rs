@@ -1,4 +1,5 @@
-//! The metadata cache of a client, and what the kernel may have cached of the metadata.
+//! The mount cache: the metadata that a mount caches, and what the kernel may have cached of the
+//! metadata.
 //!
 //! What must stay true: nothing that was read before a change is shown after it. Therefore each
 //! event is one method of [`MetaCache`], which invalidates all parts. The parts are private to this
@@ -71,7 +72,7 @@ pub(crate) use self::{
     open_files::{AfterClose, OpenFile},
 };
 
-/// The metadata cache of a mount.
+/// The mount cache.
 #[derive(Default)]
 pub(crate) struct MetaCache {
     changes: Changes,

@@ -1,7 +1,6 @@
-//! What operations there are, how often they run and how long they take; and their lines in the
-//! access log.
+//! Counts operations and their times, and writes their lines in the access log.
 //!
-//! What must stay true: observing an operation takes two looks at a clock and a few additions, no
+//! What must stay true: observing an operation takes two clock reads and a few additions, and no
 //! lock.
 
 use std::{
@@ -38,11 +37,12 @@ ops! {
     Lseek = "lseek", CopyRange = "copy_file_range",
 }
 
-/// Classes of the times of operations. Those of `JuiceFS`, as the sizes.
+/// Histogram buckets of the times of operations. These are those of `JuiceFS`, and so are the
+/// buckets of sizes.
 const TIMES: Buckets = Buckets::times(0.000_01, 1.8, 29);
-/// Classes of the sizes of reads and writes.
+/// Histogram buckets of the sizes of reads and writes.
 const SIZES: Buckets = Buckets::even(4096.0, 32);
-/// Error numbers that are told apart: all that Linux has.
+/// Error numbers that are counted separately: all that Linux has.
 const ERRORS: usize = 134;
 
 /// Counts of all operations.

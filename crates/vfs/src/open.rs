@@ -213,13 +213,13 @@ impl Vfs {
         caller.check_mode(attr, wanted)
     }
 
-    /// Stores what was written to a file before it is truncated, also what lies behind its new end:
+    /// Stores what was written to a file before it is truncated, also what is after its new end:
     /// the truncation may yet be refused. The next fsync or close of whoever wrote reports an
     /// error.
     ///
     /// # Errors
-    /// Some of it could not even be sent on its way: stored later, it would come back
-    /// after the truncation.
+    /// Some of it could not even be sent on its way: stored later, it would come back after the
+    /// truncation.
     pub(crate) fn flush_before_truncate(&self, ino: Ino) -> FsResult<()> {
         let Err(error) = self.data.flush(ino) else { return Ok(()) };
         tracing::warn!(%ino, %error, "what was written to a file could not be stored before it is truncated");

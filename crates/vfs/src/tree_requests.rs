@@ -71,7 +71,7 @@ impl Vfs {
                 let caller = caller.clone();
                 let clone = CloneTree { source, at: at.clone(), preserve, umask, caller };
                 let done = |count| progress.add(count, count);
-                let stored = |ino| self.data.flush_untold(ino);
+                let stored = |ino| self.data.flush_without_reporting(ino);
                 let cloned = self.meta.clone_tree_of(&clone, interrupt, &done, &stored);
                 self.invalidate_name(at);
                 cloned.map(|_| Answer::Done)
@@ -131,7 +131,7 @@ impl Vfs {
         (recursive, raw, text): (bool, bool, bool),
     ) -> FsResult<Answer> {
         let Asker { interrupt, progress, .. } = asker;
-        self.data.flush_untold(ino)?;
+        self.data.flush_without_reporting(ino)?;
         let attr = self.meta.read(&GetAttr(ino), interrupt)?;
         let mut total = Summary { files: 1, length: attr.length, size: attr.space() as u64, dirs: 0 };
         let mut denied = Denied::default();

@@ -94,7 +94,7 @@ impl Vfs {
     }
 
     /// The data path underneath.
-    pub fn data(&self) -> &DataStore {
+    pub fn data(&self) -> &Arc<DataStore> {
         &self.data
     }
 

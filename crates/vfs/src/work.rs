@@ -1,15 +1,16 @@
-//! Work that leads to more work, such as a walk through a tree, done by several threads.
+//! Work that adds more work, such as a walk through a tree, on several threads.
 //!
-//! What must stay true: what was found last is done first. So what waits is bounded by the depth of
-//! the tree and what one directory holds, and no deep tree overflows a thread's stack.
+//! What must stay true: the work that was added last is done first. So the waiting work is bounded
+//! by the depth of the tree and the size of one directory, and a deep tree does not overflow a
+//! thread's stack.
 
 use std::thread::{self, Builder, Scope};
 
 use parking_lot::{Condvar, Mutex};
 use sluice_types::{FsError, FsResult};
 
-/// Does `first`, and all that doing it adds, with up to so many threads, the caller's among them.
-/// Returns once nothing is left.
+/// Does `first`, and all work that it adds, on up to `threads` threads, including the caller's.
+/// Returns when nothing is left.
 ///
 /// # Errors
 /// The first that `each` returns. Nothing is begun after it.
@@ -33,14 +34,13 @@ struct Work<T, F> {
 
 struct State<T> {
     left: Vec<T>,
-    /// Threads that run, and those of them that may still add something.
+    /// Running threads, and those of them that may still add work.
     threads: usize,
     busy: usize,
     ended: Option<FsError>,
 }
 
-/// One thing that is being done. Another thread may wait for what it adds, so it also ends if it
-/// panics.
+/// Work in progress. Another thread may wait for what it adds, so it also ends after a panic.
 struct Busy<'w, T, F>(&'w Work<T, F>);
 
 impl<T: Send, F: Fn(T, &mut Vec<T>) -> FsResult<()> + Sync> Work<T, F> {

@@ -35,7 +35,7 @@ fn fill(client: &Client, files: usize) -> Ino {
     dir
 }
 
-/// Names from an offset on, with the offsets behind them.
+/// Names from an offset on, with the offsets after them.
 fn names_from(client: &Client, fh: u64, offset: u64) -> Vec<(u64, Vec<u8>)> {
     let mut names = Vec::new();
     let add = &mut |item: sluice_vfs::DirItem<'_>| {

@@ -209,7 +209,7 @@ fn stopped(volume: &Volume) -> (Client, Arc<AtomicBool>, Arc<AtomicBool>) {
     (volume.mount_on(Arc::new(hooked), Options::default(), VfsConfig::default()), here, on)
 }
 
-/// Writes a request to `.control`, and closes it without a look at the answer once the work has
+/// Writes a request to `.control`, and closes it without reading the answer once the work has
 /// begun.
 fn leave(client: &Client, background: bool, begun: &AtomicBool) {
     let body = request("/", background, WARM);

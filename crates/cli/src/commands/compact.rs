@@ -1,5 +1,4 @@
-//! `sluice compact`: files made of many slices are made of few again, inside the process that
-//! serves them.
+//! `sluice compact`: merges the slices of files, in the process that serves them.
 
 use std::{
     path::{Path, PathBuf},
@@ -52,7 +51,7 @@ impl Compact {
         let message =
             Message::new(control::COMPACT).ino(control::inode(&path)?).put(&self.threads.to_be_bytes());
         let mut piece = progress.piece();
-        // The first number says how many chunks are known of.
+        // The first number is the number of chunks found so far.
         Control::open(&path)?.ask(message, |_, done| piece(done, 0)).map(drop)
     }
 }

@@ -102,6 +102,10 @@ pub(crate) struct Config {
     /// How many lines of the change log are kept, 0 for all
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
     pub(super) changelog_max_lines: Option<i64>,
+    /// Make a new key for the cache groups of the volume. Clients that are connected stay so; the
+    /// key before it is accepted until the next change
+    #[arg(long)]
+    pub(super) change_group_key: bool,
     /// Encrypt the secrets of a volume that holds them in clear
     #[arg(long)]
     pub(super) encrypt_secret: bool,
@@ -131,6 +135,15 @@ impl Config {
         let old = volume::format_of(engine.as_ref())?;
         old.check()?;
         let new = self.changed(&old)?;
+        if self.change_group_key {
+            let meta = volume::open_meta(&self.meta_url, "config", false)?;
+            let changed = meta.change_group_key(&Interrupt::never());
+            meta.close()?;
+            outln!("cache groups: key {} is in use", changed?.newest.number);
+            if new == old {
+                return Ok(ExitCode::SUCCESS);
+            }
+        }
         if new == old {
             outln!("{}", old.masked().to_json());
             return Ok(ExitCode::SUCCESS);

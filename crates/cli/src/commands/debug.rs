@@ -20,7 +20,7 @@ use flate2::{Compression, write::GzEncoder};
 use serde_json::Value;
 use sluice_types::{Clock, SystemClock};
 
-use crate::{arguments::without_password, flags::Idle, internal_file, volume};
+use crate::{arguments::without_password, flags::UnusedFlags, internal_file, volume};
 
 /// Most bytes of a log that are looked at for its last lines.
 const MOST: u64 = 64 << 20;
@@ -62,10 +62,10 @@ struct Bundle {
 
 impl Debug {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        let mut idle = Idle::default();
-        idle.note("--trace-sec", self.trace_sec.is_some());
-        idle.note("--profile-sec", self.profile_sec.is_some());
-        idle.check()?;
+        let mut unused = UnusedFlags::default();
+        unused.note("--trace-sec", self.trace_sec.is_some());
+        unused.note("--profile-sec", self.profile_sec.is_some());
+        unused.check()?;
         let mountpoint = internal_file::mount_of(&self.mountpoint)?;
         let bundle = Bundle::new(&self.out_dir, &mountpoint)?;
         bundle.put("system.txt", &system(&mountpoint))?;

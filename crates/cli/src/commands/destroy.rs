@@ -1,7 +1,7 @@
-//! `sluice destroy`: a volume ends, with all its objects and all its metadata.
+//! `sluice destroy`: deletes a volume, with all its objects and all its metadata.
 //!
-//! What must stay true: only what is below the volume's prefix is deleted, and the settings go
-//! last: what was cut off can be begun again.
+//! What must stay true: only objects below the volume's prefix are deleted. The settings are
+//! deleted last, so that the command can be repeated after an interruption.
 
 use std::{
     io::{self, BufRead, IsTerminal, Write},
@@ -20,7 +20,7 @@ use crate::{engines, progress::Progress, signals, volume};
 
 /// Objects deleted at once.
 const AT_ONCE: usize = 32;
-/// Failures after which it makes no sense to go on.
+/// Failures after which it stops.
 const MOST_FAILED: u64 = 100;
 
 /// Delete a volume: all its objects, and all its metadata
@@ -58,7 +58,7 @@ impl Destroy {
         let store = sluice_object::open(&volume::store_config(&format)?)?;
         let opened = Meta::open(engine.clone(), Options { read_only: true, ..Options::default() });
         let used = if self.force {
-            // What --force removes need not be readable.
+            // With --force, the metadata need not be readable.
             opened.ok().map_or(0, |meta| meta.env().used().0)
         } else {
             let meta = opened?;
@@ -86,9 +86,8 @@ impl Destroy {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Deletes all objects. How many there are shows only when all are listed, so that the bar
-    /// counts bytes, against the `used` ones of all files: compression, clones and holes make them
-    /// fewer.
+    /// Deletes all objects. Their number is known only when all are listed. So the bar counts
+    /// bytes, out of the `used` bytes of all files. Compression, clones and holes make them fewer.
     fn delete_objects(&self, store: &Arc<dyn ObjectStore>, used: i64) -> Result<()> {
         let interrupt = signals::interrupt()?;
         let progress = Progress::bytes("delete objects", u64::try_from(used).ok().filter(|used| *used > 0));
@@ -152,7 +151,7 @@ fn refuse_sessions(meta: &Meta) -> Result<()> {
     Ok(())
 }
 
-/// Whether whoever sits at the terminal says yes.
+/// Whether the user at the terminal confirms.
 fn confirmed() -> Result<bool> {
     ensure!(
         io::stdin().is_terminal(),

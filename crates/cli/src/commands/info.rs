@@ -1,4 +1,4 @@
-//! `sluice info`: what stands behind a path or an inode.
+//! `sluice info`: shows the inode, the sizes and the objects of a path.
 
 use std::{
     env,

@@ -23,13 +23,14 @@ use crate::{
     engines,
     fixed::Fixed,
     flags::{
-        Atime, BackupFlags, CacheFlags, FuseFlags, Idle, MetaCacheFlags, MetaFlags, MetricsFlags, StoreFlags,
-        TransferFlags,
+        Atime, BackupFlags, CacheFlags, FuseFlags, GroupFlags, MetaCacheFlags, MetaFlags, MetricsFlags,
+        StoreFlags, TransferFlags, UnusedFlags,
     },
     fstab::{self, Line},
+    group::CacheGroup,
     guardian::{self, GuardianSocket, Message},
     program::Program,
-    serve::{self, Serving, Taken},
+    serve::{self, ResumedMount, Serving},
     tree, volume,
 };
 
@@ -79,6 +80,8 @@ pub(crate) struct Mount {
     #[command(flatten)]
     cache: CacheFlags,
     #[command(flatten)]
+    group: GroupFlags,
+    #[command(flatten)]
     fuse: FuseFlags,
     #[command(flatten)]
     metrics: MetricsFlags,
@@ -91,7 +94,7 @@ impl Mount {
         }
         let child = background::is_child();
         if !child {
-            self.idle().check()?;
+            self.unused().check()?;
         }
         let mountpoint = std::path::absolute(&self.mountpoint)?;
         refuse_pseudo(&mountpoint)?;
@@ -189,19 +192,20 @@ impl Mount {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn idle(&self) -> Idle {
-        let mut idle = Idle::default();
+    fn unused(&self) -> UnusedFlags {
+        let mut unused = UnusedFlags::default();
         // The log of a mount goes to a file.
-        idle.always(&["--no-syslog"]);
-        self.meta.idle(&mut idle);
-        self.backup.idle(&mut idle);
-        self.cached.idle(&mut idle);
-        self.store.idle(&mut idle);
-        self.cache.idle(&mut idle);
+        unused.always(&["--no-syslog"]);
+        self.meta.unused(&mut unused);
+        self.backup.unused(&mut unused);
+        self.cached.unused(&mut unused);
+        self.store.unused(&mut unused);
+        self.cache.unused(&mut unused);
+        self.group.unused(&mut unused);
         let stages = self.transfers.limits_stages() && !self.cache.writeback;
-        idle.in_vain("--max-stage-write", stages, "--writeback");
-        self.fuse.idle(&mut idle);
-        idle
+        unused.ineffective("--max-stage-write", stages, "--writeback");
+        self.fuse.unused(&mut unused);
+        unused
     }
 
     fn start(&self, mountpoint: &Path, program: Program) -> Result<ExitCode> {
@@ -229,7 +233,7 @@ impl Mount {
             other => (other, fds),
         };
         let mut fds = fds.into_iter();
-        let (mountpoint, taken, journal) = match message {
+        let (mountpoint, resumed, journal) = match message {
             Message::Mount => {
                 let mountpoint = std::fs::canonicalize(std::path::absolute(&self.mountpoint)?)?;
                 (mountpoint, None, Journal::create().context("no memory for the state of the mount")?)
@@ -237,7 +241,11 @@ impl Mount {
             Message::Resume(connection) => {
                 let file = fds.next().context("the guardian did not hand over the state of the mount")?;
                 let (journal, past) = Journal::open(file.into())?;
-                (connection.mountpoint(), Some(Taken { connection, devices: fds.collect(), past }), journal)
+                (
+                    connection.mountpoint(),
+                    Some(ResumedMount { connection, devices: fds.collect(), past }),
+                    journal,
+                )
             }
             other => bail!("the guardian is of another version, and says what is not understood: {other:?}"),
         };
@@ -248,15 +256,15 @@ impl Mount {
             heartbeat: self.meta.heartbeat,
             client_cache: engines::client_cache(&self.meta_url)?,
             effect_log: Some(Arc::clone(&journal) as _),
-            resume: taken.as_ref().and_then(|taken| taken.past.resumed()),
+            resume: resumed.as_ref().and_then(|resumed| resumed.past.resumed()),
             ..Options::default()
         };
         let meta = Meta::open(engine, options)?;
         match self.prepare(&meta, &mountpoint, socket, journal) {
-            Ok(serving) => serve::serve(&serving, &mountpoint, taken),
+            Ok(serving) => serve::serve(&serving, &mountpoint, resumed),
             Err(error) => {
                 // A session that was taken up is for the next one.
-                if taken.is_none() {
+                if resumed.is_none() {
                     let _ = meta.close();
                 }
                 Err(error)
@@ -339,6 +347,8 @@ impl Mount {
         let mut data = self.data_config(&format)?;
         store.sync |= DataStore::has_staged(&data);
         data.auto_compact = !meta.is_read_only();
+        let group = CacheGroup::new(&self.group, meta, &mountpoint.display().to_string())?;
+        data.peers = group.as_ref().map(|group| group.peers() as _);
         let mut vfs = self.cached.vfs_config(&self.meta);
         self.fuse.apply(&mut vfs);
         vfs.atime = self.atime().into();
@@ -367,6 +377,7 @@ impl Mount {
             metrics,
             pushes,
             backups,
+            group,
             read_only: meta.is_read_only(),
             fixed,
             socket,
@@ -477,14 +488,14 @@ mod tests {
 
     #[test]
     fn every_flag_without_help_is_judged() {
-        let idle = mount(&[]).idle();
+        let unused = mount(&[]).unused();
         let command = Cli::command();
         let known = command.find_subcommand("mount").expect("there");
         for argument in known.get_arguments().filter(|argument| argument.is_hide_set()) {
             let flag = format!("--{}", argument.get_long().expect("a flag"));
             // These do what they say and are only for other programs.
             let works = matches!(flag.as_str(), "--foreground" | "--silent");
-            assert!(works || idle.has_judged(&flag), "{flag} is accepted and nothing becomes of it");
+            assert!(works || unused.has_checked(&flag), "{flag} is accepted and nothing becomes of it");
         }
     }
 

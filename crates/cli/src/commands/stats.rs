@@ -161,7 +161,7 @@ impl Stats {
     }
 }
 
-/// The numbers of a mount at one moment.
+/// The numbers of a mount at one time.
 #[derive(Clone)]
 struct Sample {
     at: Instant,

@@ -10,7 +10,7 @@ use sluice_meta::{
     Interrupt, Meta,
     engine::{Engine, List, Read},
     engine::{Found, Scan},
-    schema::{FlockKind, Row, Session, encode_plocks},
+    schema::{FlockKind, Member, Row, Session, encode_plocks},
 };
 use sluice_types::{Ino, Time, align4k};
 
@@ -73,8 +73,26 @@ impl Status {
                 put(name, value);
             }
         }
-        Ok(json!({ "Setting": setting, "Sessions": sessions, "Stat": stat }))
+        let mut shown = json!({ "Setting": setting, "Sessions": sessions, "Stat": stat });
+        let members = meta.all_members(&Interrupt::never())?.members;
+        if !members.is_empty() {
+            shown["CacheGroups"] = members.iter().map(member).collect();
+        }
+        Ok(shown)
     }
+}
+
+/// A client that shares its cache.
+fn member(member: &Member) -> Value {
+    json!({
+        "Group": member.group,
+        "Sid": member.sid,
+        "Name": member.name,
+        "Address": member.address,
+        "Weight": member.weight,
+        "Encrypted": member.fingerprint.is_some(),
+        "Joined": Time { sec: member.joined, nsec: 0 }.utc("%Y-%m-%dT%H:%M:%SZ"),
+    })
 }
 
 /// All sessions, by id.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::Idle;
+use super::UnusedFlags;
 use crate::sizes;
 
 /// Backups that a mount makes.
@@ -26,9 +26,9 @@ pub(crate) struct BackupFlags {
 
 impl BackupFlags {
     /// Notes what cannot be.
-    pub(crate) fn idle(&self, idle: &mut Idle) {
+    pub(crate) fn unused(&self, unused: &mut UnusedFlags) {
         if self.backup_skip_trash && self.backup_format == BackupFormat::Binary {
-            idle.refuse(
+            unused.refuse(
                 "--backup-skip-trash",
                 true,
                 "a binary backup is always of the whole volume; leave it out, or say --backup-format json",

@@ -1,7 +1,6 @@
-//! Flags about buffers and the local cache.
+//! Flags for buffers and the local cache.
 //!
-//! What must stay true: cache directories are absolute before anybody changes the working
-//! directory.
+//! What must stay true: cache directories are made absolute before the working directory changes.
 
 use std::{
     env,
@@ -13,7 +12,7 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use sluice_data::{CacheConfig, DataConfig, Eviction, UploadHours, Verify, WritebackConfig};
 
-use super::Idle;
+use super::UnusedFlags;
 use crate::sizes;
 
 /// Smallest buffer: below it writers wait for each other.
@@ -103,17 +102,16 @@ pub(crate) struct CacheFlags {
 }
 
 impl CacheFlags {
-    /// Tells of what was given in vain.
-    pub(crate) fn idle(&self, idle: &mut Idle) {
+    /// Reports flags that have no effect.
+    pub(crate) fn unused(&self, unused: &mut UnusedFlags) {
         let without = |given: bool| given && !self.writeback;
-        idle.in_vain("--upload-delay", without(!self.upload_delay.is_zero()), "--writeback");
-        idle.in_vain("--upload-hours", without(self.upload_hours.is_some()), "--writeback");
+        unused.ineffective("--upload-delay", without(!self.upload_delay.is_zero()), "--writeback");
+        unused.ineffective("--upload-hours", without(self.upload_hours.is_some()), "--writeback");
         let threshold = self.writeback_threshold_size > 0;
-        idle.in_vain("--writeback-threshold-size", without(threshold), "--writeback");
+        unused.ineffective("--writeback-threshold-size", without(threshold), "--writeback");
     }
 
-    /// Changes the data path's settings into what the flags say; `max_writes` is
-    /// `--max-stage-write`.
+    /// Applies the flags to the settings of the data path; `max_writes` is `--max-stage-write`.
     pub(crate) fn apply(&self, data: &mut DataConfig, max_writes: usize) -> Result<()> {
         data.buffer_size = self.buffer_size.max(LEAST_BUFFER);
         data.max_readahead = self.max_readahead.unwrap_or(0);

@@ -7,7 +7,7 @@ use clap::Args;
 use sluice_fuse::{Config, Features, MountOptions};
 use sluice_vfs::{Squash, VfsConfig};
 
-use super::{Atime, Idle};
+use super::{Atime, UnusedFlags};
 use crate::sizes;
 
 /// How the volume appears in the tree of directories.
@@ -63,22 +63,22 @@ fn ids(text: &str) -> Result<(u32, u32), String> {
 
 impl FuseFlags {
     /// Notes what does nothing.
-    pub(crate) fn idle(&self, idle: &mut Idle) {
+    pub(crate) fn unused(&self, unused: &mut UnusedFlags) {
         // With it the kernel believes no size and no time of a file but its own: what other clients
         // append would not be seen, and closing a file fails for writers who do not own it.
         let mut options = self.options.iter().flat_map(|options| options.split(','));
-        idle.refuse(
+        unused.refuse(
             "-o writeback_cache",
             options.any(|option| option == "writeback_cache"),
             "the kernel would not see what other clients append, and closing a file would fail for writers who do \
              not own it; leave it out: writes are gathered here without it",
         );
-        idle.refuse(
+        unused.refuse(
             "--non-default-permission",
             self.non_default_permission,
             "the kernel's check of permissions cannot be switched off",
         );
-        idle.always(&["--enable-ioctl", "--disable-transparent-hugepage"]);
+        unused.always(&["--enable-ioctl", "--disable-transparent-hugepage"]);
         let _ = (self.enable_ioctl, self.disable_transparent_hugepage);
     }
 

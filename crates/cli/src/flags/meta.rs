@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 use clap::{Args, ValueEnum};
 use sluice_vfs::{AtimeMode, VfsConfig};
 
-use super::Idle;
+use super::UnusedFlags;
 use crate::sizes;
 
 /// When reading changes access times.
@@ -78,29 +78,29 @@ pub(crate) struct MetaFlags {
 
 impl MetaFlags {
     /// Notes what does nothing.
-    pub(crate) fn idle(&self, idle: &mut Idle) {
-        idle.refuse(
+    pub(crate) fn unused(&self, unused: &mut UnusedFlags) {
+        unused.refuse(
             "--skip-dir-nlink",
             self.skip_dir_nlink.is_some_and(|retries| retries > 0),
             "the number of links of a directory is always right here; leave it out, or say 0",
         );
-        idle.refuse(
+        unused.refuse(
             "--skip-dir-mtime",
             self.skip_dir_mtime.is_some_and(|time| !time.is_zero()),
             "every change of a directory is seen in its times here, at no further cost; leave it out, or say 0",
         );
-        idle.refuse(
+        unused.refuse(
             "--sort-dir",
             self.sort_dir,
             "a listing keeps an order of its own, in which each name has a fixed place; programs such as ls sort by \
              themselves",
         );
-        idle.refuse(
+        unused.refuse(
             "--network-interfaces",
             self.network_interfaces.as_ref().is_some_and(|names| !names.is_empty()),
             "what a session tells of its machine is for people, and not chosen by interface; leave it out",
         );
-        idle.always(&["--fast-statfs", "--no-usage-report"]);
+        unused.always(&["--fast-statfs", "--no-usage-report"]);
         let _ = (self.fast_statfs, self.no_usage_report);
     }
 }
@@ -135,8 +135,8 @@ pub(crate) struct MetaCacheFlags {
 
 impl MetaCacheFlags {
     /// Notes what does nothing.
-    pub(crate) fn idle(&self, idle: &mut Idle) {
-        idle.always(&["--open-cache-limit"]);
+    pub(crate) fn unused(&self, unused: &mut UnusedFlags) {
+        unused.always(&["--open-cache-limit"]);
         let _ = self.open_cache_limit;
     }
 

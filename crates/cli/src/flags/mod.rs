@@ -1,12 +1,13 @@
-//! Flags that several commands share, and what they mean to the layers below.
+//! Flags that several commands share, and the settings that they become.
 //!
-//! What must stay true: names and defaults are those that `JuiceFS` users know; a flag that cannot
-//! do here what it says is refused with the reason. A flag without a word of help either asks for
-//! what is so in any case ([`Idle::always`]) or is refused.
+//! What must stay true: names and defaults are those of `JuiceFS`. A flag that cannot work here is
+//! refused with the reason. A hidden flag either requests what always happens
+//! ([`UnusedFlags::always`]) or is refused.
 
 mod backup;
 mod cache;
 mod fuse;
+mod group;
 mod meta;
 mod metrics;
 mod sort;
@@ -17,56 +18,57 @@ use anyhow::{Result, ensure};
 pub(crate) use backup::{BackupFlags, BackupFormat};
 pub(crate) use cache::CacheFlags;
 pub(crate) use fuse::FuseFlags;
+pub(crate) use group::GroupFlags;
 pub(crate) use meta::{Atime, MetaCacheFlags, MetaFlags};
 pub(crate) use metrics::MetricsFlags;
 pub(crate) use sort::SortFlags;
 pub(crate) use store::{StoreFlags, TransferFlags};
 
-/// What becomes of flags of JuiceFS that change nothing here.
+/// Collects flags of JuiceFS that have no effect here.
 #[derive(Default)]
-pub(crate) struct Idle {
-    /// Every flag that was judged.
-    judged: Vec<&'static str>,
+pub(crate) struct UnusedFlags {
+    /// Every flag that was checked.
+    checked: Vec<&'static str>,
     warned: Vec<String>,
     refused: Vec<String>,
 }
 
-impl Idle {
+impl UnusedFlags {
     /// Warns of a flag if it was given.
     pub(crate) fn note(&mut self, flag: &'static str, given: bool) {
-        self.judged.push(flag);
+        self.checked.push(flag);
         if given {
             self.warned.push(format!("{flag} has no effect in this version"));
         }
     }
 
-    /// Warns of a flag if it was given and does nothing without another one.
-    pub(crate) fn in_vain(&mut self, flag: &str, given: bool, without: &str) {
+    /// Warns of a flag if it was given and has no effect without another one.
+    pub(crate) fn ineffective(&mut self, flag: &str, given: bool, without: &str) {
         if given {
             self.warned.push(format!("{flag} has no effect without {without}"));
         }
     }
 
-    /// Refuses a flag if it was given: what it says cannot be done, and why.
+    /// Refuses a flag if it was given, and says why it cannot work.
     pub(crate) fn refuse(&mut self, flag: &'static str, given: bool, why: &str) {
-        self.judged.push(flag);
+        self.checked.push(flag);
         if given {
             self.refused.push(format!("{flag} is refused: {why}"));
         }
     }
 
-    /// What these flags ask for is so in any case.
+    /// These flags request what always happens.
     pub(crate) fn always(&mut self, flags: &[&'static str]) {
-        self.judged.extend(flags);
+        self.checked.extend(flags);
     }
 
-    /// Whether a flag was judged at all.
+    /// Whether a flag was checked at all.
     #[cfg(test)]
-    pub(crate) fn has_judged(&self, flag: &str) -> bool {
-        self.judged.contains(&flag)
+    pub(crate) fn has_checked(&self, flag: &str) -> bool {
+        self.checked.contains(&flag)
     }
 
-    /// Tells the user.
+    /// Reports the flags to the user.
     ///
     /// # Errors
     /// A flag was refused.

@@ -9,7 +9,7 @@ use sluice_data::DataConfig;
 use sluice_meta::schema::VolumeFormat;
 use sluice_object::{Limits, StoreConfig};
 
-use super::Idle;
+use super::UnusedFlags;
 use crate::{sizes, volume};
 
 /// Blocks written to the local disk at once.
@@ -49,8 +49,8 @@ pub(crate) struct StoreFlags {
 
 impl StoreFlags {
     /// Notes what does nothing.
-    pub(crate) fn idle(&self, idle: &mut Idle) {
-        idle.refuse(
+    pub(crate) fn unused(&self, unused: &mut UnusedFlags) {
+        unused.refuse(
             "--tag",
             self.tag.as_ref().is_some_and(|tag| !tag.is_empty()),
             "objects cannot be tagged as they are written; have a rule of the bucket tag them by their prefix",

@@ -1,8 +1,9 @@
-//! The guardian: the process that `sluice mount` is. It has another serve the volume, and starts a
-//! successor if that dies, or if another program is to go on.
+//! The guardian: the process that `sluice mount` becomes. It starts a server for the volume. It
+//! starts a successor if that server dies, or if another program is to take over.
 //!
-//! What must stay true: it holds what a successor needs (the kernel's device, the journal), and
-//! never looks at the mount itself, which may wait for nobody but it.
+//! What must stay true: it holds what a successor needs (the descriptors of the kernel's device and
+//! of the journal). It never accesses the mount itself, because that access could wait for the
+//! guardian.
 
 mod deaths;
 mod event;
@@ -51,20 +52,20 @@ use crate::{
     server_process::{HANDED_OVER, VOLUME_GONE, steady},
 };
 
-/// How long a server may take to store what is dirty before another goes on.
+/// How long a server may take to store unsaved data before another takes over.
 const HAND_OVER: Duration = Duration::from_mins(1);
 
-/// How long a successor may take until it serves: it waits for its engine for five minutes.
+/// How long a successor may take until it serves. It waits for its engine for five minutes.
 const BEGIN: Duration = Duration::from_mins(6);
 
-/// How often is looked whether a server that is dead cannot end.
-const LOOK: Duration = Duration::from_millis(200);
+/// Time between two checks whether a dead server cannot end.
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// What a successor needs.
 struct Held {
     connection: Connection,
     fixed: Fixed,
-    /// The journal, then the kernel's device.
+    /// The descriptors of the journal and then of the kernel's device.
     fds: Vec<OwnedFd>,
 }
 
@@ -73,22 +74,22 @@ impl Held {
         self.fds.iter().map(AsFd::as_fd).collect()
     }
 
-    /// Whether there is something left to be served.
+    /// Whether there is still a mount to serve.
     fn is_mounted(&self) -> bool {
         self.fds.last().is_some_and(sluice_fuse::is_connected)
     }
 }
 
-/// Another program that is to go on.
+/// Another program that is to take over.
 struct Upgrade {
     server: Server,
     caller: Caller,
-    /// It is ready, and the one that serves was told to hand over.
+    /// It is ready, and the running server was told to hand over.
     prepared: bool,
     until: Instant,
 }
 
-/// Who went on before, until the next one serves.
+/// The server before this one, until the next one serves.
 struct Former {
     program: Arc<Program>,
     caller: Caller,
@@ -98,9 +99,9 @@ struct Guardian<'a> {
     mountpoint: &'a Path,
     sender: Sender<Event>,
     servers: u64,
-    /// None between two tries.
+    /// `None` between two attempts.
     server: Option<Server>,
-    /// Goes on if the server dies.
+    /// Takes over if the server dies.
     program: Arc<Program>,
     held: Option<Held>,
     upgrade: Option<Upgrade>,
@@ -108,13 +109,13 @@ struct Guardian<'a> {
     deaths: Deaths,
     /// When to try again.
     again: Option<Instant>,
-    /// When a successor that does not serve yet hangs.
+    /// When a successor that does not serve yet counts as hung.
     begins: Option<Instant>,
-    /// A signal asked for the end.
+    /// A signal requested the end.
     ending: bool,
 }
 
-/// Has `mountpoint` served as this process' command line says, until it is unmounted.
+/// Lets child processes serve `mountpoint` with this process' command line, until it is unmounted.
 pub(crate) fn run(mountpoint: &Path) -> Result<ExitCode> {
     steady();
     let (sender, events) = mpsc::channel();
@@ -148,7 +149,7 @@ fn listen(sender: Sender<Event>) -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGCHLD]).context("cannot listen to signals")?;
     thread::Builder::new().name("sluice-signals".into()).spawn(move || {
         for signal in signals.forever() {
-            // A hang-up of the terminal is nothing to it.
+            // A hang-up of the terminal has no effect on it.
             if signal != SIGHUP && sender.send(Event::Signal(signal)).is_err() {
                 return;
             }
@@ -157,7 +158,7 @@ fn listen(sender: Sender<Event>) -> Result<()> {
     Ok(())
 }
 
-/// Says a server's last words in its place.
+/// Prints the last message of a server in its place.
 fn pass_on(message: &str) {
     let _ = writeln!(std::io::stderr(), "{message}");
     background::failed(message);
@@ -167,7 +168,7 @@ impl Guardian<'_> {
     fn next(&self, events: &Receiver<Event>) -> Result<Event> {
         let deadlines = self.upgrade.iter().map(|upgrade| upgrade.until).chain(self.again).chain(self.begins);
         let now = Instant::now();
-        let deadline = deadlines.fold(now + LOOK, Instant::min);
+        let deadline = deadlines.fold(now + CHECK_INTERVAL, Instant::min);
         let event = events.recv_timeout(deadline.saturating_duration_since(now));
         match event {
             Err(RecvTimeoutError::Timeout) => Ok(Event::Late),
@@ -181,7 +182,7 @@ impl Guardian<'_> {
             .context("cannot start a process that serves")
     }
 
-    /// Takes note of one event. A code if that was the end.
+    /// Handles one event. Returns an exit code after the last one.
     fn handle(&mut self, event: Event) -> Result<Option<ExitCode>> {
         match event {
             Event::Signal(SIGCHLD) => self.reap(),
@@ -205,8 +206,8 @@ impl Guardian<'_> {
         }
     }
 
-    /// Takes note of children that ended: servers, and as the first process of a container
-    /// anybody's.
+    /// Reaps children that ended: servers, and any process if this is the first process of a
+    /// container.
     fn reap(&mut self) {
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             let upgrade = self.upgrade.as_mut().map(|upgrade| &mut upgrade.server);
@@ -216,7 +217,7 @@ impl Guardian<'_> {
         }
     }
 
-    /// A signal asks for the end.
+    /// A signal requests the end.
     fn end(&mut self) -> Option<ExitCode> {
         let again = std::mem::replace(&mut self.ending, true);
         self.give_up_upgrade("the mount is told to end");
@@ -227,12 +228,12 @@ impl Guardian<'_> {
                 server.signal(Signal::KILL);
                 return Some(self.leave());
             }
-            // It will be told when it serves.
+            // It learns of that when it serves.
             Some(_) if self.held.is_some() => {
                 tracing::info!("the mount ends once its server is back; a second signal ends it at once");
             }
-            // It has not mounted yet, or has just done so and may have had the signal, too: one
-            // more would cut it off.
+            // It has not mounted yet, or has just mounted and may have received the signal too. A
+            // second signal would end it at once.
             Some(server) if !again => server.ask_to_end(),
             Some(server) => server.signal(Signal::TERM),
             None => return Some(self.leave()),
@@ -240,7 +241,7 @@ impl Guardian<'_> {
         None
     }
 
-    /// Takes the mount away though nobody serves it.
+    /// Unmounts although no server is left.
     fn leave(&self) -> ExitCode {
         if let Err(why) = sluice_fuse::unmount(self.mountpoint, true) {
             tracing::error!("{why}");
@@ -296,7 +297,7 @@ impl Guardian<'_> {
             }
             background::ready();
         }
-        // One that was asked before it said that it serves has heard of it.
+        // A server that was asked to end before it reported that it serves knows of that.
         if self.ending
             && let Some(server) = self.server.as_mut().filter(|server| !server.asked_to_end)
         {
@@ -305,7 +306,7 @@ impl Guardian<'_> {
     }
 
     fn begin_upgrade(&mut self, mut caller: Caller) {
-        // A mount that is gone: the caller means a newer one that has its number, and tries again.
+        // This mount is gone. The caller means a newer one with the same number, and tries again.
         if self.held.as_ref().is_some_and(|held| !held.is_mounted()) {
             return;
         }
@@ -330,7 +331,7 @@ impl Guardian<'_> {
         }
     }
 
-    /// The one who serves goes on.
+    /// The running server continues.
     fn give_up_upgrade(&mut self, why: &str) {
         let Some(mut upgrade) = self.upgrade.take() else { return };
         upgrade.server.signal(Signal::KILL);
@@ -453,7 +454,7 @@ impl Guardian<'_> {
         self.held = Some(held);
     }
 
-    /// The other program goes on.
+    /// The other program takes over.
     fn promote(&mut self, upgrade: Upgrade) {
         let Some(held) = &self.held else { return };
         upgrade.server.send(&Message::Resume(held.connection.clone()), &held.fds());

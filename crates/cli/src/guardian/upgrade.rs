@@ -1,7 +1,7 @@
-//! Asking the guardian of a mount to go on with another program.
+//! Asks the guardian of a mount to continue with another program.
 //!
-//! What must stay true: who asks is the user who mounted, or root; and nobody tells his environment
-//! to anybody else.
+//! What must stay true: only the user who mounted, or root, may ask. No process sends its
+//! environment to another user.
 
 use std::{
     io::{self, Read, Write},
@@ -25,19 +25,19 @@ use super::{
 
 /// How long a caller may take to say what it wants.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a guardian may take to say what came of an upgrade: another server is prepared, and the
-/// old one stores what is dirty.
+/// How long a guardian may take to report the result of an upgrade: another server starts, and the
+/// old one stores unsaved data.
 const ANSWER: Duration = Duration::from_mins(5);
-/// How long a guardian may take from the moment its mount is seen until it listens.
+/// How long a guardian may take until it listens, after its mount is visible.
 const LISTENS: Duration = Duration::from_secs(10);
-/// Time between two tries to listen, and to reach one who listens.
+/// Time between two attempts to listen or to connect.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The same once the name has not come free for long.
+/// The same after the address was in use for long.
 const LONG_PAUSE: Duration = Duration::from_secs(1);
-/// Bytes of the longest call.
+/// Bytes of the longest request.
 const LONGEST: u64 = 4 << 20;
 
-/// Somebody who wants another program to serve.
+/// A process that wants another program to serve.
 #[derive(Debug)]
 pub(super) struct Caller {
     stream: UnixStream,
@@ -46,21 +46,21 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// Tells it what came of it.
+    /// Sends it the result.
     pub(super) fn answer(&mut self, answer: &Result<(), String>) {
         let message = serde_json::to_vec(answer).map_err(io::Error::from);
-        // It may have gone meanwhile; the log says the same.
+        // It may have ended meanwhile. The log says the same.
         let _ = message.and_then(|message| self.stream.write_all(&message));
     }
 }
 
-/// Where the guardian of a mount is reached: among abstract sockets, which need no folder and go
-/// with their process. The kernel numbers all mounts of a machine alike.
+/// The address of the guardian of a mount. It is an abstract socket, which needs no folder and ends
+/// with its process. A device number is unique on a machine.
 fn address(device: u32) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(format!("sluice-mount-{device}"))
 }
 
-/// Whether the other end is somebody who may mount for this user.
+/// Whether the other end belongs to a user who may mount for this user.
 fn is_trusted(stream: &UnixStream) -> io::Result<bool> {
     let peer = socket_peercred(stream)?;
     Ok(peer.uid.is_root() || peer.uid == geteuid())
@@ -99,8 +99,8 @@ pub(super) fn listen(device: u32, on_caller: impl Fn(Caller) -> bool + Send + 's
     Ok(())
 }
 
-/// Takes the name of the mount. The kernel gives a number anew as soon as it is free; the guardian
-/// of the mount before may still be ending then, and has the name until it has ended.
+/// Binds the address of the mount. The kernel reuses a device number as soon as it is free. The
+/// guardian of the mount before may still be ending then, and keeps the address until it has ended.
 fn bind(address: &SocketAddr) -> io::Result<UnixListener> {
     let begin = Instant::now();
     let mut pause = PAUSE;
@@ -130,13 +130,14 @@ fn read_caller(stream: UnixStream) -> io::Result<Caller> {
     Ok(Caller { call: serde_json::from_slice(&text)?, stream, executable })
 }
 
-/// Asks the guardian of the mount numbered `device` to go on with this program, called as this
-/// process was. `None` if it has no guardian; else what came of it.
+/// Asks the guardian of mount `device` to continue with this program and this process' arguments.
+/// `None` if there is no guardian; else the result.
 pub(crate) fn ask(device: u32) -> Result<Option<Result<(), String>>> {
     let until = Instant::now() + LISTENS;
     loop {
         let Some(mut stream) = connect(device, until)? else { return Ok(None) };
-        // A guardian of root would refuse another user, and root tells his environment to no other.
+        // A guardian of root would refuse another user, and root sends its environment to no other
+        // user.
         if socket_peercred(&stream)?.uid != geteuid() {
             bail!("another user serves the mount: run this command as that user");
         }
@@ -165,8 +166,8 @@ pub(crate) fn ask(device: u32) -> Result<Option<Result<(), String>>> {
     }
 }
 
-/// Connects to the guardian of the mount numbered `device`; `None` if it has none. That of a mount
-/// which has just begun listens a moment after the mount is seen.
+/// Connects to the guardian of mount `device`; `None` if it has none. The guardian of a new mount
+/// begins to listen shortly after the mount is visible.
 fn connect(device: u32, until: Instant) -> Result<Option<UnixStream>> {
     let address = address(device)?;
     loop {
@@ -183,7 +184,7 @@ fn connect(device: u32, until: Instant) -> Result<Option<UnixStream>> {
     }
 }
 
-/// Sends what this program is, and waits for the answer.
+/// Sends the program and its arguments, and waits for the answer.
 fn converse(stream: &mut UnixStream, message: &mut Vec<u8>) -> io::Result<()> {
     stream.set_read_timeout(Some(ANSWER))?;
     let executable = own_executable()?;

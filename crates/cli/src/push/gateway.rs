@@ -1,4 +1,4 @@
-//! A Pushgateway of Prometheus: it keeps what it was sent last of each group of labels.
+//! A client of a Prometheus Pushgateway. The gateway keeps the last metrics of each label group.
 
 use anyhow::Result;
 use base64::{
@@ -18,12 +18,12 @@ pub(crate) struct Gateway {
     pub(crate) auth: Option<String>,
     /// The labels of the group.
     pub(crate) group: Labels,
-    /// What every metric gets besides.
+    /// Labels added to every metric.
     pub(crate) labels: Labels,
 }
 
 impl Gateway {
-    /// Replaces what the gateway has of this group by what `text` says.
+    /// Replaces the metrics of this group in the gateway by `text`.
     pub(super) fn push(&self, text: impl Fn(&[(String, String)]) -> String) -> Result<()> {
         let body = text(&self.labels);
         let auth = self.auth.as_ref().map(|auth| STANDARD.encode(auth));
@@ -33,7 +33,7 @@ impl Gateway {
         small_request::put(stream, &self.address, &self.path(), &headers, &body)
     }
 
-    /// The path of the group. A value with other signs than those of a word is encoded.
+    /// The path of the group. A value with special characters is encoded.
     fn path(&self) -> String {
         let mut path = "/metrics/job/juicefs".to_owned();
         for (name, value) in &self.group {

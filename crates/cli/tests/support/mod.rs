@@ -80,6 +80,8 @@ pub struct Volume {
     pub meta: String,
     /// The server, if the volume is on one.
     pub redis: Option<Redis>,
+    /// Where mounts cache blocks, in the folder.
+    pub cache: String,
     /// Variables of the environment of mounts.
     pub environment: Vec<(&'static str, String)>,
 }
@@ -93,7 +95,15 @@ impl Volume {
             .tempdir()
             .expect("a temporary folder");
         let meta = format!("sqlite3://{}", folder.path().join("meta.db").display());
-        Self { mounts: Vec::new(), children: Vec::new(), folder, meta, redis: None, environment: Vec::new() }
+        Self {
+            mounts: Vec::new(),
+            children: Vec::new(),
+            folder,
+            meta,
+            redis: None,
+            cache: "cache".into(),
+            environment: Vec::new(),
+        }
     }
 
     /// A formatted volume on SQLite; `options` are further flags of `format`.
@@ -143,7 +153,7 @@ impl Volume {
     /// The flags that keep a mount inside the folder.
     pub fn flags(&self) -> [String; 4] {
         let path = |name| self.path(name).display().to_string();
-        ["--cache-dir".into(), path("cache"), "--log".into(), path("log")]
+        ["--cache-dir".into(), path(&self.cache), "--log".into(), path("log")]
     }
 
     /// Mounts in the background, at `name` in the folder.

@@ -38,6 +38,9 @@ impl BlockStore {
     /// Puts a block into the object store, and into the caches if that is useful.
     pub(crate) async fn put(&self, key: BlockKey, data: &Bytes) -> Result<(), ObjectError> {
         self.upload(key, data).await?;
+        if let Some(peers) = &self.peers {
+            peers.offer(key, data);
+        }
         self.remember(key, data, 0);
         if key.size < self.layout.block_size || self.large_writes {
             self.offer(key, data);

@@ -31,7 +31,7 @@ use crate::{
 /// Blocks waiting to be written.
 const QUEUE: usize = 4096;
 /// How often free space is checked.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a directory that failed is not used.
 const REST: Duration = Duration::from_secs(30);
 /// Failures in a row after which a directory is not used for a while.
@@ -303,7 +303,7 @@ impl Dir {
     /// Whether the file system has less free space than it should keep.
     fn is_full(&self) -> bool {
         let mut health = self.health.lock();
-        if health.looked.is_none_or(|at| at.elapsed() > LOOK) {
+        if health.looked.is_none_or(|at| at.elapsed() > CHECK_INTERVAL) {
             health.looked = Some(Instant::now());
             let share =
                 |free: u64, all: u64| all > 0 && (free as f64) < self.config.free_space_ratio * all as f64;

@@ -1,13 +1,14 @@
-//! What one cache directory holds: an index in memory from which a victim can be drawn at random.
+//! The index of one cache directory. It is in memory, and a random entry can be chosen for
+//! eviction.
 //!
-//! What must stay true: the sum of sizes is that of the entries.
+//! What must stay true: the total size is the sum of the sizes of the entries.
 
 use rustc_hash::FxHashMap;
 use sluice_types::Rng;
 
 use crate::{config::Eviction, layout::BlockKey};
 
-/// Entries looked at to find the least recently used one.
+/// Entries compared to find the least recently used one.
 const LRU_SAMPLE: usize = 64;
 
 #[derive(Debug)]
@@ -43,7 +44,7 @@ impl DirIndex {
         self.places.contains_key(&key)
     }
 
-    /// Notes that `key` was used. Answers whether it is here.
+    /// Records that `key` was used. Returns whether it is in the index.
     pub(crate) fn touch(&mut self, key: BlockKey) -> bool {
         self.tick += 1;
         let Some(place) = self.places.get(&key) else { return false };
@@ -51,7 +52,7 @@ impl DirIndex {
         true
     }
 
-    /// Answers whether it is new.
+    /// Adds an entry. Returns whether it is new.
     pub(crate) fn add(&mut self, key: BlockKey, bytes: u64) -> bool {
         if self.touch(key) {
             return false;
@@ -67,12 +68,12 @@ impl DirIndex {
         self.tick
     }
 
-    /// All that were not used since the index had this tick.
+    /// All entries that were not used since this tick.
     pub(crate) fn unused_since(&self, tick: u64) -> Vec<BlockKey> {
         self.books.iter().filter(|book| book.used <= tick).map(|book| book.key).collect()
     }
 
-    /// All that are here.
+    /// All entries.
     pub(crate) fn keys(&self) -> Vec<BlockKey> {
         self.books.iter().map(|book| book.key).collect()
     }
@@ -87,7 +88,7 @@ impl DirIndex {
         true
     }
 
-    /// Takes out whatever should go first.
+    /// Removes the entry that is to be evicted first.
     pub(crate) fn evict(&mut self, eviction: Eviction) -> Option<BlockKey> {
         let sample = match eviction {
             Eviction::None => return None,

@@ -1,7 +1,7 @@
-//! What is done for a cache directory from time to time: it is searched for files, and blocks that
-//! nobody used for long go.
+//! Periodic work on a cache directory: it is scanned for files, and blocks that were unused for
+//! long are removed.
 //!
-//! What must stay true: to stop the cache waits for none of it.
+//! What must stay true: when the cache stops, it does not wait for this work.
 
 use std::{
     collections::VecDeque,
@@ -10,10 +10,10 @@ use std::{
 
 use parking_lot::{Condvar, Mutex};
 
-/// How often it is looked for what nobody used, at most.
-const LOOK: Duration = Duration::from_mins(1);
+/// Shortest time between two searches for unused blocks.
+const CHECK_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Ends the wait for the next time.
+/// Ends the wait for the next run.
 #[derive(Debug, Default)]
 pub(super) struct Stop {
     stopped: Mutex<bool>,
@@ -30,7 +30,7 @@ impl Stop {
         *self.stopped.lock()
     }
 
-    /// Waits until `due`. Answers false if it is over before.
+    /// Waits until `due`. Returns false if the cache stops before.
     pub(super) fn wait_until(&self, due: Instant) -> bool {
         let mut stopped = self.stopped.lock();
         while !*stopped {
@@ -42,11 +42,11 @@ impl Stop {
     }
 }
 
-/// Finds out how far uses go back that were long enough ago, without the time of each.
+/// Finds the tick of the index before which uses are old enough, without the time of each use.
 #[derive(Debug)]
 pub(super) struct Expiry {
     after: Duration,
-    /// What the index counted, and when.
+    /// Ticks of the index, and when each was read.
     seen: VecDeque<(Instant, u64)>,
 }
 
@@ -55,12 +55,12 @@ impl Expiry {
         Self { after, seen: VecDeque::new() }
     }
 
-    /// Time between two looks.
+    /// Time between two searches.
     pub(super) fn interval(&self) -> Duration {
-        self.after.min(LOOK)
+        self.after.min(CHECK_INTERVAL)
     }
 
-    /// The index counts `tick` at `now`; the latest count that is old enough, if there is one.
+    /// The index had `tick` at `now`. Returns the latest tick that is old enough, if there is one.
     pub(super) fn look(&mut self, now: Instant, tick: u64) -> Option<u64> {
         self.seen.push_back((now, tick));
         let mut old = None;
@@ -83,7 +83,7 @@ mod tests {
         let begun = Instant::now();
         let at = |seconds| begun + Duration::from_secs(seconds);
         let mut expiry = Expiry::new(Duration::from_mins(5));
-        assert_eq!(expiry.interval(), LOOK);
+        assert_eq!(expiry.interval(), CHECK_INTERVAL);
         assert_eq!(expiry.look(at(0), 10), None);
         assert_eq!(expiry.look(at(60), 20), None);
         assert_eq!(expiry.look(at(299), 30), None);

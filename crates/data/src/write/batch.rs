@@ -1,8 +1,8 @@
-//! Frozen data of one chunk: cut into slices and blocks, which go to the store and then to the
-//! metadata.
+//! A batch: frozen data of one chunk, cut into slices and blocks. The blocks are stored first. Then
+//! the records are committed.
 //!
-//! What must stay true: records are in the order in which later ones hide earlier ones, and every
-//! byte stays readable until the metadata contains it.
+//! What must stay true: the records are in the order of their commits, in which later ones hide
+//! earlier ones. Every byte stays readable until the metadata contains it.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::{
     layout::{Layout, cut, visible},
 };
 
-/// Records of one slice at most, and of one commit.
+/// Most records of one slice, and of one commit.
 pub(super) const MAX_RECORDS: usize = 1000;
 
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl<'a> Freezer<'a> {
         Self { layout, budget, ids, uploads: FxHashMap::default(), commits: Vec::new(), fresh: Vec::new() }
     }
 
-    /// Makes a batch, and the uploads of it that were not yet under way.
+    /// Makes a batch. Begins the uploads of blocks that are not being uploaded yet.
     pub(super) fn freeze(
         mut self,
         extents: Extents,
@@ -84,7 +84,7 @@ impl<'a> Freezer<'a> {
         (batch, self.fresh)
     }
 
-    /// A run whose first blocks are being uploaded is a slice of its own.
+    /// A run whose first blocks are being uploaded becomes a slice of its own.
     fn stream(&mut self, mut run: Run) {
         let Some(id) = run.slice else { return };
         let size = run.end() - run.pos;
@@ -95,8 +95,7 @@ impl<'a> Freezer<'a> {
         self.record(&[Slice::whole(run.pos, id, size)]);
     }
 
-    /// Short runs share one slice, packed in the order of their offsets; those that touch share a
-    /// record.
+    /// Short runs share one slice, in the order of their offsets. Adjacent runs share a record.
     fn pack(&mut self, runs: Vec<Run>) {
         let Some(id) = self.ids.pop() else { return };
         let size: u32 = runs.iter().map(|run| run.tail.len() as u32).sum();
@@ -154,7 +153,7 @@ impl<'a> Freezer<'a> {
 }
 
 impl Batch {
-    /// `None` while blocks are being uploaded; then whether all are stored.
+    /// `None` while blocks are being uploaded; then whether all of them are stored.
     pub(super) fn outcome(&self) -> Option<FsResult<()>> {
         let mut result = Ok(());
         for upload in self.uploads.values().flatten() {

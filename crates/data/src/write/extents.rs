@@ -1,7 +1,7 @@
-//! Unflushed bytes of one chunk: runs that do not overlap, in layers.
+//! Unflushed data of one chunk: layers of runs. The runs of one layer do not overlap.
 //!
-//! What must stay true: a run's sealed blocks are being uploaded and never change. Data that
-//! overwrites them goes to a layer above.
+//! What must stay true: the sealed blocks of a run are being uploaded and never change. Data that
+//! overwrites them goes to a higher layer.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -79,7 +79,7 @@ pub(super) enum Wrote {
     NeedsFlush,
 }
 
-/// The layers, lowest first. A higher one hides what lies below.
+/// The layers, lowest first. A higher layer hides the data of lower ones.
 #[derive(Debug, Default)]
 pub(super) struct Extents {
     pub(super) layers: Vec<BTreeMap<u32, Run>>,

@@ -1,9 +1,9 @@
-//! Failures to store data after its write was acknowledged, and to which handles they were
+//! Failures to store data after its write was acknowledged, and the handles to which they were
 //! reported.
 //!
 //! What must stay true: every open file that could have written the data gets the error at its next
-//! fsync, even if another one got it before. When a child process closes an inherited descriptor,
-//! that flushes the file, and the child usually ignores the result.
+//! fsync, even if another one got it before. One report is not enough: when a child process closes
+//! an inherited descriptor, the kernel flushes the file, and the child usually ignores the result.
 
 use sluice_types::{FsError, FsResult};
 

@@ -296,7 +296,7 @@ impl FileWriter {
     }
 
     /// As [`Self::flush`], but a failure is still reported to the writer later.
-    pub fn flush_untold(self: &Arc<Self>) -> FsResult<()> {
+    pub fn flush_without_reporting(self: &Arc<Self>) -> FsResult<()> {
         self.settle_all(&|| true)?;
         self.state.lock().failures.unreported()
     }

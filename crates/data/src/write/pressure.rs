@@ -1,4 +1,4 @@
-//! The signal that wakes the flusher thread.
+//! Wakes the flusher thread when memory is short, and ends it.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ impl Pressure {
         self.woken.notify_all();
     }
 
-    /// Waits for the signal, at most `tick`. Returns whether memory is short; `None` ends the
+    /// Waits until it is woken, at most `tick`. Returns whether memory is short; `None` ends the
     /// thread.
     pub(super) fn wait(&self, tick: Duration) -> Option<bool> {
         let mut signal = self.signal.lock();

@@ -106,7 +106,7 @@ impl MemIndex {
         append(&mut self.state.lock(), ino, 0, &vec![Slice::hole(1 << 20, 1); records]);
     }
 
-    /// Slices that no record shows any more, once.
+    /// Slices to which no record refers any more, once.
     pub fn garbage(&self) -> Vec<(u64, u32)> {
         std::mem::take(&mut self.state.lock().garbage)
     }

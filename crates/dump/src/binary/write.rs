@@ -60,7 +60,7 @@ impl<W: Write> Writer<W> {
         Ok(self.out)
     }
 
-    /// Writes a segment, behind all records that were written.
+    /// Writes a segment, after all records that were written.
     ///
     /// # Errors
     /// If `out` cannot be written.

@@ -1,9 +1,9 @@
-//! Benchmarks: what Sluice does in a second, and what `JuiceFS` does beside it in the same run, and
-//! what the engine or FUSE alone would do.
+//! Benchmarks: the throughput of Sluice, of `JuiceFS` in the same run, and of the engine or FUSE
+//! alone.
 //!
-//! What must stay true: both programs do the same work, on volumes of the same kind, at the same
-//! durability, in turns whose order changes from round to round; a figure without its work being
-//! done is an error.
+//! What must stay true: both programs do the same work, on volumes of the same kind, with the same
+//! durability, in turns whose order changes from round to round. A figure is an error if its work
+//! was not done.
 
 mod backups;
 mod clients;
@@ -34,12 +34,12 @@ use turn::{Side, Turn, rate};
 /// measure.
 struct Group {
     engines: &'static [Engine],
-    /// Those measured on if nobody names engines. If it is none of them, the rows are only measured
-    /// when somebody names engines, or the rows.
+    /// Engines to measure by default. If there is none, the rows are measured only when somebody
+    /// names engines or these rows.
     usual: &'static [Engine],
     rows: &'static [Row],
     turn: fn(&Turn) -> anyhow::Result<Vec<Option<f64>>>,
-    /// Whether `JuiceFS` has a turn.
+    /// Whether `JuiceFS` is measured, too.
     rival: fn(&Plan) -> bool,
 }
 
@@ -48,7 +48,7 @@ fn program(plan: &Plan) -> bool {
 }
 
 const ALL: &[Engine] = &[Engine::Redis, Engine::Sqlite, Engine::Postgres, Engine::Mariadb, Engine::Tikv];
-/// Those that are one server.
+/// Engines that are one server.
 const SERVERS: &[Engine] = &[Engine::Redis, Engine::Postgres, Engine::Mariadb];
 const SQL_SERVERS: &[Engine] = &[Engine::Postgres, Engine::Mariadb];
 const LOCAL: &[Engine] = &[Engine::Redis, Engine::Sqlite];
@@ -220,7 +220,7 @@ const GROUPS: &[Group] = &[
 ];
 
 impl Group {
-    /// What of it the plan asks for.
+    /// Those of its engines that the plan requests.
     fn engines<'p>(&self, plan: &'p Plan) -> impl Iterator<Item = Engine> + use<'p, '_> {
         let named = plan.engines.as_deref();
         let chosen = match (named, self.usual) {
@@ -287,11 +287,10 @@ fn rounds(plan: &Plan, group: &Group, engine: Engine) -> anyhow::Result<Vec<Meas
     }
     let mut rows: Vec<Measured> = group.rows.iter().map(|row| Measured::new(*row, engine)).collect();
     for round in 0..plan.rounds {
-        // Who comes first changes: what one leaves behind for the next must not always hit the
-        // same.
+        // The order changes, so that what one leaves behind does not always affect the same one.
         sides.reverse();
         for &side in sides.iter().chain(&[Side::Limit]) {
-            // What the turn before left to be written out is no work of this one.
+            // Unwritten data of the turn before is no work of this one.
             rustix::fs::sync();
             let figures = (group.turn)(&Turn { plan, side, engine, round })
                 .with_context(|| format!("{side:?}, round {}", round + 1))?;

@@ -115,7 +115,7 @@ fn go(text: &str) -> HashMap<String, f64> {
         let unit = words.iter().position(|word| *word == "ns/op")?;
         let nanos: f64 = words.get(unit.checked_sub(1)?)?.parse().ok()?;
         let (_, name) = words.first()?.strip_prefix("Benchmark")?.rsplit_once('/')?;
-        // The number of processors stands behind it if there is more than one.
+        // The number of processors comes after it if there is more than one.
         let name = match name.rsplit_once('-') {
             Some((name, processors)) if processors.bytes().all(|byte| byte.is_ascii_digit()) => name,
             _ => name,

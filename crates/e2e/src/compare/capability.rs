@@ -1,5 +1,5 @@
-//! What the reference directory's file system can do. An operation that it cannot is left out, so
-//! that the directory under test is never asked for more, nor excused from less.
+//! What the reference directory's file system can do. Operations that it cannot do are left out. So
+//! the directory under test must do exactly what the reference does.
 
 use super::op::{Op, RenameHow, Reserve};
 use rustix::{

@@ -1,7 +1,7 @@
 //! How a mount dies.
 //!
-//! What must stay true: nothing here helps a dead mount point to go; the next mount takes its
-//! place.
+//! What must stay true: the test never removes the mount point of a dead mount. The next mount
+//! replaces it.
 
 use super::process::{ROUND, Writer};
 use crate::rig::{Volume, until};

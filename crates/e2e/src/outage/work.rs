@@ -1,7 +1,7 @@
-//! Threads that work in mounts, and know what each of their calls must answer.
+//! Threads that work in mounts, and know the right result of each of their calls.
 //!
-//! What must stay true: an outage is no excuse. Whatever call fails or answers something else than
-//! it must ends the test, and a call that never returns is noticed.
+//! What must stay true: an outage excuses no error. A call that fails, or returns a wrong result,
+//! ends the test. A call that never returns is detected.
 
 use super::writer::{Model, Writer};
 use crate::rig::until;
@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long work may take to go on once nothing is broken any more, and to meet what was broken.
+/// How long work may take to continue after a fault, and to be affected by one.
 pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Writers at work.
@@ -25,7 +25,7 @@ pub(super) struct Crew {
     threads: Vec<JoinHandle<anyhow::Result<Model>>>,
 }
 
-/// What the crew left behind.
+/// The result of the crew's work.
 pub(super) struct Outcome {
     /// What each writer knows of its names.
     pub(super) models: Vec<Model>,
@@ -72,7 +72,7 @@ impl Crew {
         Ok(Self { progress, threads })
     }
 
-    /// Waits until `steps` more were done, by whomever.
+    /// Waits until `steps` more steps were done, by any writers.
     ///
     /// # Errors
     /// When a writer met a fault, or nothing goes on.
@@ -130,7 +130,7 @@ impl Crew {
         came
     }
 
-    /// Has everybody end after the step under way.
+    /// Ends all writers after their current steps.
     ///
     /// # Errors
     /// What a writer met, or that one never comes back.
@@ -164,7 +164,7 @@ fn work(mut writer: Writer, number: usize, progress: &Progress) -> anyhow::Resul
 }
 
 impl Outcome {
-    /// Checks through a mount that knows nothing yet that all is there, and nothing else.
+    /// Checks through a new mount that all files are there, and nothing else.
     ///
     /// # Errors
     /// What is missing, wrong or too much.

@@ -160,7 +160,7 @@ impl Writer {
         pattern::bytes(self.seed ^ (self.number as u64) << 48 ^ step << 8, length)
     }
 
-    /// One random change, durable once it answers, or a look at what is there.
+    /// One random change, durable once it answers, or a read of what is there.
     pub(super) fn step(&mut self, step: u64) -> anyhow::Result<()> {
         let place = self.place();
         let path = self.path(&place);

@@ -1,11 +1,12 @@
-//! Requests that the kernel may have sent before.
+//! Requests that the kernel sends again after a server died.
 
 use sluice_types::{FsError, FsResult};
 use sluice_vfs::Asked;
 
 use crate::{abi::UNIQUE_RESEND, filesystem::Request};
 
-/// The request by its first number, and whether the kernel sent it before to a server that died.
+/// The number with which the kernel first sent the request, and whether that was to a server that
+/// died.
 pub(super) fn asked(req: &Request<'_>) -> Asked {
     Asked { unique: req.unique & !UNIQUE_RESEND, again: req.resent() }
 }

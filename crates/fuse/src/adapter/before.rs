@@ -1,4 +1,5 @@
-//! Requests and cached data from before this server succeeded a dead one.
+//! What is left of the previous server, which died: its unanswered requests and the data that the
+//! kernel cached.
 
 use std::{sync::Arc, thread};
 

@@ -1,8 +1,8 @@
-//! What the kernel knows of files: the length that it has cached for each, at which it appends; and
-//! whether it looked the file up in the trash.
+//! The length of each file that the kernel has cached, at which it appends. Also whether the kernel
+//! looked the file up in the trash.
 //!
-//! What must stay true: a length is here only if it was sent to the kernel, or the kernel itself
-//! wrote up to it.
+//! What must stay true: a length is here only if it was sent to the kernel, or if the kernel wrote
+//! up to it.
 
 use std::time::{Duration, Instant};
 

@@ -14,7 +14,7 @@ use std::{
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 use sluice_types::job;
-use sluice_vfs::{LOOK, Registered};
+use sluice_vfs::{LOCK_POLL_INTERVAL, Registered};
 
 use crate::errno::{Errno, Result};
 
@@ -159,7 +159,7 @@ impl Waiting {
                 MutexGuard::unlocked(state, || waiter.end(Err(Errno::EINTR)));
             }
             Err(Errno::EAGAIN) => {
-                let pause = if released { Duration::ZERO } else { LOOK };
+                let pause = if released { Duration::ZERO } else { LOCK_POLL_INTERVAL };
                 state.enqueue(id, waiter, Instant::now() + pause);
             }
             done => MutexGuard::unlocked(state, || waiter.end(done)),

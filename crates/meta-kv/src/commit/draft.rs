@@ -135,11 +135,11 @@ impl<'c> Draft<'c> {
         if !self.broken.is_empty() {
             return Err(EngineError::Conflict(self.broken));
         }
-        let vacant = self.commit.expects.iter().filter_map(|expect| match expect {
-            Expect::Vacant(dir) => Some(self.volume.keys.entries(*dir)),
+        let empty_dirs = self.commit.expects.iter().filter_map(|expect| match expect {
+            Expect::Empty(dir) => Some(self.volume.keys.entries(*dir)),
             _ => None,
         });
-        let (keys, spans) = (self.out.into_iter().collect(), vacant.collect());
+        let (keys, spans) = (self.out.into_iter().collect(), empty_dirs.collect());
         let line = |write: &Write| if let Write::Log(line) = write { Some(line.clone()) } else { None };
         let lines = self.commit.writes.iter().filter_map(line).collect();
         Ok(Changes { keys, cleared: self.cleared, spans, notice: self.commit.notice(), lines })

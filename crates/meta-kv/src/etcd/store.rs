@@ -95,7 +95,7 @@ impl Etcd {
         Ok(Self { channels, current, user, token, volume, most, lanes })
     }
 
-    /// Reads ranges at the revision of a moment, which is that of its first read.
+    /// Reads ranges at the revision of a snapshot, which is that of its first read.
     pub(super) async fn read(&self, at: &Moment, ranges: &[RangeRequest]) -> Result<Vec<RangeResponse>> {
         let read = async |revision| {
             let range = |range: &RangeRequest| Some(RangeRequest { revision, ..range.clone() });

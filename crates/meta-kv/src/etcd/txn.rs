@@ -34,7 +34,7 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// A moment for any number of reads, without a commit.
+    /// A snapshot for any number of reads, without a commit.
     pub(super) fn reading() -> Self {
         Self { reads_only: true, ..Self::default() }
     }

@@ -1,10 +1,10 @@
-//! The change log: a key for each line, under the timestamp that is its number.
+//! The change log: a key for each line. The number of a line is a timestamp.
 //!
-//! The keys are spread over shards, since a cluster writes neighbouring keys on one server. What
+//! The keys are spread over shards, because a cluster stores neighbouring keys on one server. What
 //! must stay true: no two lines have one number, so each line has a timestamp that nobody else got.
-//! JuiceFS takes that of the begin of its transaction, of which it logs one line. Ours may have
-//! begun long before its commit, and readers would pass its lines: the timestamps are those of the
-//! commit.
+//! JuiceFS takes the begin timestamp of its transaction, which logs one line. Our transaction may
+//! have begun long before its commit, and readers would already be past its lines. So our
+//! timestamps are taken at the commit.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ const LOGICAL: u32 = 18;
 const LATE: Duration = TIMEOUT.saturating_add(COMMIT_TIMEOUT);
 /// Lines removed at once.
 const REMOVED: usize = 1000;
-/// Fewest lines of a shard that are looked at together.
+/// Fewest lines of a shard that are read together.
 const FEW: usize = 16;
 /// Longest time for timestamps.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -108,7 +108,7 @@ impl ChangeLog for Tikv {
                 spans(keys, after.saturating_add(1), u64::MAX).map(|span| (span, few)).collect::<Vec<_>>();
             let pages =
                 try_join_all(found.iter().map(|(span, few)| self.range(&now, span, *few, true))).await?;
-            // Behind the last line of a page there may be more of its shard.
+            // There may be more lines of the shard after the last one of a page.
             let ends = pages.iter().filter(|page| page.len() == few);
             let end = ends.filter_map(|page| keys.log_number(&page.last()?.0)).min().unwrap_or(u64::MAX);
             let mut lines: Vec<LogLine> = pages
@@ -125,7 +125,7 @@ impl ChangeLog for Tikv {
 
     fn trim(&self, to: u64) -> Result<(), EngineError> {
         for mut span in spans(&self.volume.keys, 0, to.saturating_add(1)) {
-            // If it did not happen, another client trims it at this moment.
+            // If it did not happen, another client is trimming it now.
             while run(remove_some(self, &mut span, REMOVED))? == Some(true) {}
         }
         Ok(())

@@ -2,7 +2,7 @@
 //!
 //! Nothing was held while reading, so all that must hold is compared here, under locks that last
 //! until COMMIT. What must stay true: a check that fails is an error, and the server runs no
-//! statement behind an error: COMMIT is never reached.
+//! statement after an error: COMMIT is never reached.
 
 mod changes;
 mod checks;
@@ -77,11 +77,11 @@ impl Builder<'_> {
             Work::Write(record, action, changes) => self.write(record, action, &changes),
             Work::Clear(record, ids, span) => self.clear(record, &ids, &span),
             Work::Absent(record, absent) => self.absent(record, &absent),
-            Work::Room(record, rows) => self.room(record, &rows),
+            Work::QuotaAllows(record, rows) => self.room(record, &rows),
             Work::Parents(rows) => rows.into_iter().for_each(|row| self.parents(row)),
             Work::LastAcl(last) => self.last_acl(last),
             Work::FileLocks(record, ino, rows) => self.locks(record, ino, rows),
-            Work::Vacant(dirs) => dirs.into_iter().for_each(|dir| self.vacant(dir)),
+            Work::Empty(dirs) => dirs.into_iter().for_each(|dir| self.empty_dirs(dir)),
         }
     }
 }

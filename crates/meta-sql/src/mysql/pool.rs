@@ -22,8 +22,8 @@ const DOUBTFUL: Duration = Duration::from_secs(5);
 
 /// How long a thread waits for the shared connection of a snapshot.
 const PATIENCE: Duration = Duration::from_mins(5);
-/// Begins a transaction that sees one moment, however long it takes: MariaDB ends one without work
-/// otherwise.
+/// Begins a transaction that sees one snapshot, however long it takes: MariaDB ends one without
+/// work otherwise.
 const BEGIN: &str = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ;\
      SET autocommit=1/*M!100300 ,idle_transaction_timeout=0 */;\
      START TRANSACTION WITH CONSISTENT SNAPSHOT,READ ONLY";
@@ -32,7 +32,7 @@ const BEGIN: &str = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ;\
 pub(super) struct Pool {
     pub(super) options: Options,
     connections: Connections<Connection>,
-    /// Whether the only connection there may be was made, if it is to see one moment.
+    /// Whether the only connection there may be was made, if it is to see one snapshot.
     begun: Option<AtomicBool>,
 }
 

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     codec::{Columns, Damage, Record, decode, decode_joined},
-    questions::{Questions, odd, put, take},
+    questions::{Questions, put, take, unexpected_answer},
     text::Look,
     values::Value,
 };
@@ -171,12 +171,13 @@ impl Ask<'_> {
                 give(places.get(&row.key()), row, found);
             }
             Self::Joined(places) => {
-                let asked = (row.int(0).map_err(odd)?, row.bytes(1).map_err(odd)?);
+                let asked =
+                    (row.int(0).map_err(unexpected_answer)?, row.bytes(1).map_err(unexpected_answer)?);
                 let places = places.get(&asked);
                 decode_joined(row, 0, |row| give(places, row, found))?;
             }
             Self::Lists(record, column, places) => {
-                let whose = row.int(*column).map_err(odd)?;
+                let whose = row.int(*column).map_err(unexpected_answer)?;
                 give(places.get(&whose), decode(*record, row, 0)?, found);
             }
         }

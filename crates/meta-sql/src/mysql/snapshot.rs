@@ -1,6 +1,6 @@
-//! The database at one moment: one connection with a transaction that only reads.
+//! A snapshot of the database: one connection with a transaction that only reads.
 //!
-//! What must stay true: that connection is never replaced, for another would see another moment.
+//! What must stay true: that connection is never replaced, for another would see another snapshot.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! How a transaction is sent, and how a statement of it fails on purpose.
+//! How the statements of a transaction are sent, and how a check makes one of them fail.
 
-/// A value that a statement computed on purpose lies outside its type: a check failed.
+/// The error of a failed check: the statement computed a value outside its type.
 pub(super) const CHECK: u16 = 1690;
 
 /// How the statements of a transaction are sent.
@@ -31,12 +31,12 @@ impl Style {
         }
     }
 
-    /// What stands before and behind the statements of a packet.
+    /// What comes before and after the statements of a packet.
     pub(super) const fn around(self) -> [&'static str; 2] {
         match self {
             Self::Single => ["", ""],
-            // The server itself undoes what fails: a client that is cut off could not, and what it
-            // had locked would stay locked until the server takes the connection for dead.
+            // The server itself rolls back after a failure. A client that is cut off could not, and
+            // its locks would stay until the server drops the connection.
             Self::Compound => [
                 "BEGIN NOT ATOMIC DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK;RESIGNAL;END;",
                 ";END",

@@ -10,9 +10,9 @@ use sluice_meta::engine::{EngineError, Version};
 
 use super::store::Store;
 use crate::{
-    asking::Asking as _,
     codec::{Columns as _, Record},
-    questions::odd,
+    query_runner::QueryRunner as _,
+    questions::unexpected_answer,
     text::Look,
     values::Value,
 };
@@ -29,7 +29,7 @@ impl Version for Store {
         let mut number = 0;
         let name = Value::Text(NOTICES.as_bytes().into());
         self.rows(Look::Get, Record::Counter, &[name], |row| {
-            number = row.int(1).map_err(odd)?;
+            number = row.int(1).map_err(unexpected_answer)?;
             Ok(())
         })?;
         Ok(Some(number))

@@ -1,29 +1,31 @@
 //! Orders the work of a commit by its locks.
 //!
-//! # Why clients of ours never wait for each other in a circle
-//! All commits touch rows in one order: by table, as [`plan`] takes them, then by unique key. What
+//! # Why clients of ours never deadlock
+//! All commits lock rows in one order: by table, as [`plan`] takes them, then by unique key. What
 //! must stay true:
 //!
-//! * Only the first work on a row can wait for another client, and that work has this order, also
-//!   within one piece. Neighbouring rows with the same work share one piece.
-//! * A row is locked at once with the strongest lock that the commit needs on it. Later work on it
-//!   already has this lock.
+//! * Only the first work on a row can wait for another client. That work follows the lock order,
+//!   also within one piece. Neighbouring rows with the same work share one piece.
+//! * A row is locked at once with the strongest lock that the commit needs on it. Later work on the
+//!   row already has this lock.
 //! * A row that may be absent cannot be locked before it is written, because a client that waits
-//!   for us may insert it in between. So it is written at its place in the order. Only rows that
+//!   for us may insert it in between. So it is written at its lock order position. Only rows that
 //!   must exist (or the commit fails) are locked and compared first, and written together at the
 //!   end of their table.
-//! * Where a key can be locked by itself ([`Locking::keys`]), nodes that are bumped have two
-//!   places. At the first their key is locked, which any number of commits may do at once and which
-//!   keeps those out that remove or replace them; at the second, near the end, they are written.
-//!   Whoever waits at the second place has the key, and so waits for one at that place as well.
-//! * Elsewhere directories, which are the nodes that many add to, stand apart behind all that
-//!   belongs to them. A directory whose locks on files are compared stands among the other nodes:
-//!   such locks are rare enough for the server to break the circles that this makes possible.
+//! * On some databases a key can be locked by itself ([`Locking::keys`]). There, a node that is
+//!   bumped has two lock order positions. At the first, its key is locked with a shared lock. Any
+//!   number of commits may hold it, and it keeps out commits that remove or replace the node. At
+//!   the second, near the end, the node is written. A commit that waits at the second position has
+//!   the key, so it waits only for another commit at its second position.
+//! * On other databases, directories come after everything that belongs to them, because many
+//!   commits add to them. A directory whose file locks are compared is an exception: it stays among
+//!   the other nodes. Deadlocks are possible there, but such locks are so rare that the server may
+//!   resolve them.
 //! * No table has a second unique key whose values clients choose.
 //!
-//! So a client that waits at a place in the order holds only locks before it. It waits for a client
-//! that holds this place and waits, if at all, at a later place. So the places ascend along any
-//! chain of waits, and there is no cycle. Rows that many commits add to come last.
+//! So a client that waits at a lock order position holds only locks before it. It waits for a
+//! client that holds this position and waits, if at all, at a later one. So the positions ascend
+//! along any chain of waits, and there is no cycle. Rows to which many commits add come last.
 
 use std::{collections::BTreeMap, mem::take};
 
@@ -41,7 +43,7 @@ use super::{
 };
 use crate::{codec::Record, values::Value};
 
-/// Usage of directories and owners, which all changes below a directory share.
+/// Usage of directories and owners, which every change below a directory updates.
 const USAGE: [Record; 3] = [Record::DirStat, Record::DirQuota, Record::Quota];
 
 /// Makes an empty row with a unique key.
@@ -51,15 +53,15 @@ pub(crate) type Placeholder = fn(Record, Vec<Value<'_>>) -> Vec<Value<'_>>;
 pub(crate) struct Locking {
     /// Whether the key of a row can be locked by itself, so that others may add to the row.
     pub(crate) keys: bool,
-    /// Whether inserts stand before the other rows of their table, which saves statements: no
-    /// client holds a row that can be inserted, so it needs no place among the locked rows. No
+    /// Whether inserts come before the other rows of their table, which saves statements: no client
+    /// holds a row that can be inserted, so it needs no position among the locked rows. No
     /// operation replaces, without an expectation, what others insert.
     pub(crate) inserts_first: bool,
-    /// What makes of a unique key a row, where a look does not wait for rows that others have not
-    /// committed: what must not be there is made at its place and removed again, so that who wants
-    /// to make it waits.
+    /// Makes a row from a unique key, where a query does not wait for uncommitted rows of others. A
+    /// row that must be absent is inserted at its position and removed again. So a client that
+    /// wants to insert it waits.
     pub(crate) placeholder: Option<Placeholder>,
-    /// The counter that messages are counted in, where there are none.
+    /// The counter of messages, where the database has no messages.
     pub(crate) notices: Option<&'static str>,
 }
 
@@ -73,21 +75,21 @@ pub(crate) enum Work<'c> {
     Change(Record, Action, Vec<(Held<'c>, Change<'c>)>),
     /// Does the same with many rows.
     Write(Record, Action, Vec<Change<'c>>),
-    /// Removes the rows of these in that part of the table.
+    /// Removes the rows of these owners in that part of the table.
     Clear(Record, Vec<Value<'c>>, Span<'c>),
     /// Checks that rows are absent; each with its key columns.
     Absent(Record, Vec<(Key, Vec<Value<'c>>)>),
-    /// Checks that quotas, which are charged and locked by now, admit so many more bytes and
-    /// inodes: key columns, bytes, inodes, the latter null if nothing is asked.
-    Room(Record, Vec<(Key, Vec<Value<'c>>)>),
+    /// Checks that quotas, which are charged and locked by now, allow so many more bytes and
+    /// inodes: key columns, bytes, inodes, the latter null if nothing is requested.
+    QuotaAllows(Record, Vec<(Key, Vec<Value<'c>>)>),
     /// Checks how often inodes are in directories: inode, directory and count of each.
     Parents(Vec<[i64; 3]>),
     /// Checks the number of the last ACL rule; `None` if there is none.
     LastAcl(Option<i64>),
     /// Checks that a file has these locks and no others.
     FileLocks(Record, Ino, &'c [Row]),
-    /// Checks that directories are empty once the entries that this commit deletes are gone.
-    Vacant(Vec<Ino>),
+    /// Checks that directories are empty without the entries that this commit deletes.
+    Empty(Vec<Ino>),
 }
 
 /// The work of a commit.
@@ -107,8 +109,8 @@ pub(crate) fn plan<'c>(commit: &'c Commit, locking: &Locking) -> Result<Vec<Work
     let nodes = tables.get_mut(&Record::Node).filter(|_| !locking.keys);
     let directories = nodes.map(|nodes| directories(commit, &mut nodes.rows)).unwrap_or_default();
     let mut plan = Plan { locking, work: Vec::new(), bumps: Vec::new() };
-    // The number of the commit, for nothing else matters if it is wrong. Then nodes: what belongs
-    // to a node is mostly written by who holds it.
+    // First the number of the commit, because nothing else matters if it is wrong. Then nodes: what
+    // belongs to a node is mostly written by a commit that holds the node.
     for record in [Record::Writer, Record::Node] {
         plan.table(record, tables.remove(&record).unwrap_or_default());
     }
@@ -118,7 +120,7 @@ pub(crate) fn plan<'c>(commit: &'c Commit, locking: &Locking) -> Result<Vec<Work
     for (record, table) in tables.into_iter().chain([(Record::Node, directories)]) {
         plan.table(record, table);
     }
-    plan.vacant(commit);
+    plan.empty_dirs(commit);
     for (record, table) in usage {
         plan.table(record, table);
     }
@@ -160,8 +162,8 @@ impl<'c> Plan<'_, 'c> {
     fn table(&mut self, record: Record, mut table: TablePlan<'c>) {
         let mut late: BTreeMap<Action, Vec<Change<'c>>> = BTreeMap::new();
         late.insert(Action::Discard, self.placeholders(record, &mut table));
-        // What is cleared would be absent in any case; what else is absent is looked for when all
-        // rows are locked.
+        // Cleared rows would be absent in any case. Other absent rows are checked when all rows are
+        // locked.
         let clears = !table.clears.is_empty();
         if clears {
             self.absent(record, take(&mut table.absent));
@@ -186,7 +188,7 @@ impl<'c> Plan<'_, 'c> {
             }
             row.changes.sort_by_key(|change| change.action);
             match row.expected {
-                // What need not be there is touched first by what changes it: it could be made
+                // A row that need not exist is first touched by its change: it could be made
                 // meanwhile.
                 None => {
                     row.changes.into_iter().for_each(|change| self.write(record, change.action, [change]));
@@ -208,11 +210,11 @@ impl<'c> Plan<'_, 'c> {
         }
         self.absent(record, table.absent);
         if !table.rooms.is_empty() {
-            self.work.push(Work::Room(record, table.rooms));
+            self.work.push(Work::QuotaAllows(record, table.rooms));
         }
     }
 
-    /// The change that all rows of a table get, which all must be there.
+    /// The change that all rows of a table get, if all of them must exist.
     fn alike(&self, record: Record, rows: &Rows<'c>) -> Option<Action> {
         let mut actions = rows.values().map(|row| match (&row.expected, &row.changes[..]) {
             (Some(_), [change]) => Some(change.action),
@@ -223,8 +225,8 @@ impl<'c> Plan<'_, 'c> {
         (!later && actions.all(|action| action == Some(first))).then_some(first)
     }
 
-    /// Makes the rows that hold the places of what must not be there; answers what removes them.
-    /// Where rows are cleared, or keys name more than the unique columns, a look must do.
+    /// Makes rows at the positions of rows that must be absent. Returns what removes them. Where
+    /// rows are cleared, or keys have more than the unique columns, a query is used instead.
     fn placeholders(&self, record: Record, table: &mut TablePlan<'c>) -> Vec<Change<'c>> {
         let shape = record.shape();
         let known = shape.unique == shape.named && record != Record::Acl && table.clears.is_empty();
@@ -294,7 +296,7 @@ impl<'c> Plan<'_, 'c> {
                 Expect::Same(List::Plocks(ino), rows) => {
                     self.work.push(Work::FileLocks(Record::Plock, *ino, rows));
                 }
-                // Other lists are not locked by the node that is held.
+                // Other lists are not locked by the node.
                 Expect::Same(..) => return Err(EngineError::Conflict(vec![expect.key()])),
                 _ => {}
             }
@@ -305,14 +307,14 @@ impl<'c> Plan<'_, 'c> {
         Ok(())
     }
 
-    fn vacant(&mut self, commit: &Commit) {
+    fn empty_dirs(&mut self, commit: &Commit) {
         let dirs = commit.expects.iter().filter_map(|expect| match expect {
-            Expect::Vacant(dir) => Some(*dir),
+            Expect::Empty(dir) => Some(*dir),
             _ => None,
         });
         let dirs: Vec<Ino> = dirs.collect();
         if !dirs.is_empty() {
-            self.work.push(Work::Vacant(dirs));
+            self.work.push(Work::Empty(dirs));
         }
     }
 }
@@ -385,7 +387,7 @@ mod tests {
                 let ids = (0..ids.len()).map(|at| rows(vec![ids], at)).collect::<Vec<_>>().join(" ");
                 format!("{of:?} clear {ids} {}..{}", rows(after, 0), rows(before, 0))
             }
-            Work::Room(of, all) => {
+            Work::QuotaAllows(of, all) => {
                 format!("{of:?} room {}", rows(all.iter().map(|(_, row)| row).collect(), at(*of)))
             }
             Work::Absent(of, all) => {
@@ -464,8 +466,13 @@ mod tests {
     #[test]
     fn room_is_looked_for_when_the_quotas_are_charged() {
         let key = |ino| QuotaKey::Dir(Ino(ino));
-        let expects =
-            || vec![Expect::Room(key(7), 0, 3), Expect::Room(key(5), 8, 2), Expect::Room(key(9), 1, 1)];
+        let expects = || {
+            vec![
+                Expect::QuotaAllows(key(7), 0, 3),
+                Expect::QuotaAllows(key(5), 8, 2),
+                Expect::QuotaAllows(key(9), 1, 1),
+            ]
+        };
         let writes = || vec![Write::Charge(key(7), 4096, 1), Write::Charge(key(5), 4, 1)];
         for locking in [KEYS, ROWS] {
             // What is not charged is not locked, and so not compared.
@@ -473,7 +480,7 @@ mod tests {
         }
         let commit = Commit { step: None, expects: expects(), writes: writes() };
         let work = plan(&commit, &KEYS).expect("it can be");
-        let [_, Work::Room(_, rooms)] = &work[..] else { panic!("{work:?}") };
+        let [_, Work::QuotaAllows(_, rooms)] = &work[..] else { panic!("{work:?}") };
         let values: Vec<_> = rooms.iter().map(|(_, values)| &values[1..]).collect();
         assert_eq!(values, [[Value::Null, Value::Int(2)], [Value::Int(4), Value::Int(1)]]);
     }

@@ -65,7 +65,7 @@ impl<'c> Prepared<'c> {
             }
         }
         for expect in &commit.expects {
-            if let Expect::Room(quota, space, inodes) = expect {
+            if let Expect::QuotaAllows(quota, space, inodes) = expect {
                 prepared.room(commit, *quota, [*space, *inodes]);
             } else if let Expect::Absent(key) = expect
                 && !prepared.made.contains(key)

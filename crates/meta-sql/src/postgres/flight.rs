@@ -6,11 +6,12 @@
 //! must stay true: the mark is the last message of the transaction, so that an incomplete flight is
 //! never committed.
 //!
-//! While a commit waits for the disk it holds its locks, and all that add to the same rows would
-//! wait for one disk after the other. So the transaction of a change that adds to such rows commits
-//! without that wait, and a second one behind it, which locks nothing, waits: the log is written in
-//! order, and the change is acknowledged only after that. What others saw of it by then a crash may
-//! take back, like any commit whose answer did not come.
+//! A commit that waits for the disk holds its locks. All commits that add to the same rows would
+//! wait for one disk write after the other. So such a change is sent as two transactions. The first
+//! makes the change, and commits without that wait. The second locks nothing, and waits for the
+//! disk. The server writes its log in order, so the first is on disk then, too. Only then is the
+//! change acknowledged. Others may see the change before that, and a crash may undo it, as with any
+//! commit whose answer did not come.
 
 use std::sync::Arc;
 
@@ -37,8 +38,8 @@ pub(super) struct Flight<'v> {
     notify: Option<String>,
 }
 
-/// Commits something, and so waits until all that was committed before is as safe as the session
-/// wants it.
+/// Commits something, and so waits until all earlier commits are as durable as the session
+/// requires.
 const FLUSH: &str = "SELECT pg_logical_emit_message(true,'sluice',''::text)";
 
 /// A parameter.
@@ -80,7 +81,7 @@ impl<'v> Flight<'v> {
         self.flushes = true;
     }
 
-    /// How many of its marks come after those that its caller must wait for.
+    /// How many of its marks come after those for which its caller must wait.
     pub(super) fn notices_marks(&self) -> usize {
         usize::from(self.notify.is_some())
     }

@@ -26,8 +26,8 @@ pub(super) struct Pool {
     connections: Connections<Conn>,
     /// Whether the server refuses the flush after commits.
     blunt: AtomicBool,
-    /// What every connection joins, if all are to see one moment; and the connection that exported
-    /// it, whose transaction stays open and which says nothing any more.
+    /// What every connection joins, if all are to see one snapshot. Also the connection that
+    /// exported it: its transaction stays open, and it is not used any more.
     moment: Option<(String, Mutex<Wire>)>,
 }
 
@@ -37,7 +37,7 @@ impl Pool {
         Self { options, connections, blunt: AtomicBool::new(false), moment: None }
     }
 
-    /// Connections that see an exported moment.
+    /// Connections that see an exported snapshot.
     pub(super) fn at(mut options: Options, (moment, exporter): (String, Wire), most: usize) -> Self {
         let limits = &mut options.limits;
         limits.max_open = limits.max_open.min(most).max(1);
@@ -53,7 +53,7 @@ impl Pool {
         Ok(wire)
     }
 
-    /// Begins a transaction that sees what an exported moment shows.
+    /// Begins a transaction that uses an exported snapshot.
     fn join(&self, wire: &mut Wire, moment: &str) -> Result<(), EngineError> {
         let text = format!(
             "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;\
@@ -121,7 +121,7 @@ impl Pool {
         })
     }
 
-    /// Whether commits may leave it to a flush behind them to be safe.
+    /// Whether commits may leave it to a flush after them to be durable.
     pub(super) fn flushes(&self) -> bool {
         !self.blunt.load(Ordering::Relaxed)
     }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     codec::{Columns, Damage, Record, decode, decode_joined},
-    questions::{Questions, odd, put, take},
+    questions::{Questions, put, take, unexpected_answer},
     text::Look,
     values::Value,
 };
@@ -135,6 +135,6 @@ pub(super) fn columns<'v>(rows: impl Iterator<Item = Vec<Value<'v>>>) -> Vec<Arg
 }
 
 fn place(row: &RawRow, places: &[usize]) -> Result<usize, Damage> {
-    let at = row.int(0).map_err(odd)? as usize;
-    places.get(at).copied().ok_or_else(|| odd(format!("there is no question {at}")))
+    let at = row.int(0).map_err(unexpected_answer)? as usize;
+    places.get(at).copied().ok_or_else(|| unexpected_answer(format!("there is no question {at}")))
 }

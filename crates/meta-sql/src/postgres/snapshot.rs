@@ -1,4 +1,4 @@
-//! The database at one moment, for several connections.
+//! A snapshot of the database, for several connections.
 
 use std::sync::Arc;
 

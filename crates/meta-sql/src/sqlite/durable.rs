@@ -6,13 +6,14 @@
 //!   SQLite syncs the log before it copies, and the database after; only then may the log be
 //!   written from its beginning again. So a commit that is no longer in the log when we sync it is
 //!   safe already, whoever copied it.
-//! * The log cannot be removed or exchanged under us: the last connection that closes does that,
-//!   and ours is open. Its directory entry is synced by SQLite with the log's first header, the
-//!   database's own by [`sync_dir`] once.
-//! * In the other journal modes, in which there is no log, COMMIT itself waits for the disk, but
-//!   not for the end of the journal: a journal that comes back would undo the commit. So it is
-//!   synced, cut off as it may be, and the directory. Which mode it is shows in the files alone:
-//!   SQLite may have refused the wanted one, and others may change it.
+//! * Nobody can remove or replace the log while we use it: only the last connection that closes
+//!   does that, and ours is open. SQLite syncs the directory entry of the log with its first
+//!   header. [`sync_dir`] syncs that of the database, once.
+//! * The other journal modes have no log. COMMIT itself waits for the disk, but not for the removal
+//!   of the journal. A journal that is there again after a power cut would roll back the commit. So
+//!   the journal, which may have been truncated, is synced, and the directory too. Only the files
+//!   tell the journal mode: SQLite may have refused the mode that we requested, and others may
+//!   change it.
 //!
 //! The *database file* must never be opened and closed here: closing any descriptor of it drops the
 //! POSIX locks that SQLite holds on it for the whole process. The log has none.
@@ -29,14 +30,14 @@ use super::options::Options;
 
 /// Syncs what earlier commits wrote.
 pub(super) fn sync(options: &Options) -> Result<(), EngineError> {
-    // Nobody may take "try again" for an answer here: data that could not be synced may be gone at
-    // the second try.
+    // The answer must not be "try again": data that could not be synced may be gone at the second
+    // try.
     sync_files(options)
         .map_err(|error| options.refused(format!("cannot sync the database's log or journal: {error}")))
 }
 
 fn sync_files(options: &Options) -> io::Result<()> {
-    // Its files are where a symbolic link leads, not beside the link.
+    // Its files are beside the target of a symbolic link, not beside the link.
     let database = fs::canonicalize(&options.path)?;
     if !sync_beside(&database, "-wal")? {
         sync_beside(&database, "-journal")?;
@@ -45,7 +46,7 @@ fn sync_files(options: &Options) -> io::Result<()> {
     Ok(())
 }
 
-/// Syncs the file of that ending beside the database; whether there is one.
+/// Syncs the file with that ending beside the database. Returns whether there is one.
 fn sync_beside(database: &Path, ending: &str) -> io::Result<bool> {
     let mut path = database.to_owned().into_os_string();
     path.push(ending);
@@ -56,7 +57,7 @@ fn sync_beside(database: &Path, ending: &str) -> io::Result<bool> {
     }
 }
 
-/// Makes the directory entry of a new database survive.
+/// Makes the directory entry of a new database durable.
 pub(super) fn sync_dir(options: &Options) -> Result<(), EngineError> {
     fs::canonicalize(&options.path)
         .and_then(|database| sync_dir_of(&database))

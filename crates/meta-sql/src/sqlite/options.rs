@@ -1,7 +1,7 @@
-//! The options in the URL of an SQLite engine.
+//! The options in the URL of an SQLite engine, `sqlite3://path?option=value`.
 //!
-//! `sqlite3://path?option=value`: the path is taken as it stands, the options are those of the
-//! JuiceFS driver. What must stay true: without options the database runs as JuiceFS runs it.
+//! The path is used unchanged. The options are those of JuiceFS' driver. What must stay true:
+//! without options, the database has the same settings as with JuiceFS.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -10,7 +10,7 @@ use sluice_net::url::{self, number};
 
 use crate::naming::Naming;
 
-/// Where the database is and how it is run.
+/// The path of the database, and its settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     /// The database file.

@@ -1,4 +1,4 @@
-//! The database at one moment.
+//! Snapshots of the database.
 //!
 //! What must stay true: all readers began while no client could commit, and none ends its
 //! transaction before it is dropped.
@@ -12,7 +12,7 @@ use sluice_meta::engine::{Cursor, EngineError, Found, Page, Read, Scan, Snapshot
 use super::{commit::Transaction, connect::Db, read::Reader, statements::Statements};
 use crate::scan::page;
 
-/// Connections with a transaction that reads, all of the same moment.
+/// Connections with a transaction that reads, all on the same snapshot.
 struct Moment {
     db: Arc<Db>,
     idle: Mutex<Vec<Connection>>,

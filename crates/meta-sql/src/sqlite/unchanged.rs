@@ -96,7 +96,7 @@ impl Seen {
                 matches!(self.rows.get(&then.key()), Some(Some(now)) if still_holds(*hold, then, now))
             }
             Expect::Absent(key) => matches!(self.rows.get(key), Some(None)),
-            Expect::Vacant(_) | Expect::Room(..) | Expect::Same(..) => false,
+            Expect::Empty(_) | Expect::QuotaAllows(..) | Expect::Same(..) => false,
         }
     }
 }

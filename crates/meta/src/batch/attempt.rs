@@ -1,7 +1,7 @@
-//! One attempt to run a batch: read trips until every operation has decided, then one commit.
+//! One attempt to run a batch: reads until every operation has decided, then one commit.
 //!
-//! A commit happens once. When its answer is lost the lane's writer record tells whether it
-//! happened, and until that is known nothing else is tried.
+//! A commit happens at most once. If its answer is lost, the writer record of the lane tells
+//! whether it happened. Until that is known, nothing else is tried.
 
 use std::{
     hash::{BuildHasher as _, Hash},
@@ -21,7 +21,7 @@ use crate::{
     announce::announce,
     engine::{EngineError, Hold, Moment, Read, Write},
     fact::Fact,
-    op::Lane,
+    op::ConflictKey,
     outcome::Outcome,
     record_cache::RecordCache,
     schema::{Change, Counter, Key},
@@ -29,16 +29,16 @@ use crate::{
     want::Want,
 };
 
-/// More trips than any operation needs, be it one that asks for each of the directories above
-/// another: a limit against an operation that asks for ever.
+/// A limit on the trips of a batch. Even an operation that reads one ancestor of a directory after
+/// the other needs fewer. It stops an operation that never ends.
 const MAX_TRIPS: usize = 10_000;
 
-/// Questions of a batch that is large.
+/// Reads of a large batch.
 const MANY: usize = 64;
 
 impl Batcher {
-    /// Brings a batch through, if it can from what was seen last, else from what the engine says;
-    /// `again` if it met a conflict before.
+    /// Runs a batch on cached records if possible, else on those of the engine. `again` says that
+    /// it had a conflict before.
     pub(super) fn attempt(&self, lane: u16, group: &[Arc<AnyQueuedOp>], again: bool) -> Result<(), Failed> {
         if let Some(record_cache) = &self.env.record_cache
             && self.env.starts_from_cache
@@ -52,8 +52,8 @@ impl Batcher {
         self.attempt_on(lane, group, None, again)
     }
 
-    /// One attempt. With `record_cache` the first trip is saved if everything asked for was seen
-    /// before.
+    /// One attempt. With `record_cache`, the first trip is saved if everything that is requested is
+    /// cached.
     fn attempt_on(
         &self,
         lane: u16,
@@ -70,7 +70,7 @@ impl Batcher {
         for trip in 0.. {
             let round = decide(group, &mut batch, &mut open, &mut touched);
             if cached && round.failed {
-                // Only what the engine says may be a reason to fail.
+                // Only records of the engine may be a reason to fail.
                 return Err(Failed::Again { culprits: FxHashSet::default() });
             }
             if open.is_empty() {
@@ -98,10 +98,10 @@ impl Batcher {
         let above: Vec<_> = learned.iter().filter_map(Fact::place).collect();
         self.env.learn(learned);
         let step = self.next_step(lane);
-        // Whoever opens one of these files waits until this commit is over.
-        let _doomed = batch.doomed.take();
+        // A thread that opens one of these files waits until this commit is over.
+        let _pending_deletes = batch.pending_deletes.take();
         let Some(mut commit) = batch.into_commit(step) else {
-            // Without a commit nothing would check what came from the cache.
+            // Without a commit, nothing would check the cached records.
             return if cached { Err(Failed::Again { culprits: FxHashSet::default() }) } else { Ok(()) };
         };
         let lost = self.numbers[usize::from(lane)].lost.load(Ordering::Relaxed);
@@ -138,7 +138,7 @@ impl Batcher {
                         record_cache.forget(keys);
                     }
                     if keys.contains(&Key::Counter(Counter::DirMoves)) {
-                        self.env.above.forget();
+                        self.env.parents.forget();
                     }
                 }
                 return Err(touched.blame(error));
@@ -147,7 +147,7 @@ impl Batcher {
         Ok(())
     }
 
-    /// Reads what the operations asked for. Fails with a conflict if records changed between two
+    /// Reads what the operations requested. Fails with a conflict if records changed between two
     /// trips.
     fn fetch(&self, at: &mut Moment, batch: &mut Batch<'_>, wants: Vec<Want>) -> Result<(), EngineError> {
         let moment = self.env.record_cache.as_ref().map_or(0, RecordCache::moment);
@@ -175,8 +175,8 @@ impl Batcher {
         }
     }
 
-    /// The engine, or an operation, panicked while it worked for this lane: where the commit had
-    /// got to, nobody knows.
+    /// The engine or an operation panicked while it worked for this lane. It is unknown whether the
+    /// commit happened.
     pub(super) fn panicked(&self, lane: u16) -> Failed {
         tracing::error!(lane, "a panic in the middle of a batch; please report this as a fault of sluice");
         self.doubt(self.next_step(lane));
@@ -190,13 +190,13 @@ impl Batcher {
 
 /// How a round of decisions ended.
 struct Round {
-    /// What those that have not decided ask for.
+    /// The reads that undecided operations request.
     wants: Vec<Want>,
     /// Whether an operation failed.
     failed: bool,
 }
 
-/// Lets every open operation run on what is known.
+/// Runs every undecided operation on what is known.
 fn decide(
     group: &[Arc<AnyQueuedOp>],
     batch: &mut Batch<'_>,
@@ -204,10 +204,10 @@ fn decide(
     touched: &mut Touched,
 ) -> Round {
     let mut failed = false;
-    // In the order of the operations: they come in an order that makes sense to the engine. Should
-    // two questions have one hash, the other is asked on the next trip.
+    // In the order of the operations, which suits the engine. If two reads have the same hash, the
+    // second one goes on the next trip.
     let (mut wanted, mut asked) = (Vec::new(), FxHashSet::default());
-    let mut waiting: FxHashSet<Lane> = FxHashSet::default();
+    let mut waiting: FxHashSet<ConflictKey> = FxHashSet::default();
     open.retain(|&at| {
         let op = &group[at];
         let mut view = View::new(batch);
@@ -218,29 +218,29 @@ fn decide(
                 touched.wants(at, &wants);
                 wanted.extend(wants.into_iter().filter(|want| asked.insert(hash(want))));
             }
-            // Those that share a lane with one still waiting keep their order.
-            _ if op.lanes.iter().any(|lane| waiting.contains(lane)) => {}
+            // Operations that share a conflict key with one still waiting keep their order.
+            _ if op.conflict_keys.iter().any(|key| waiting.contains(key)) => {}
             Ran::Done => {
                 touched.decided(at, &outcome);
                 batch.accept(outcome);
                 return false;
             }
             Ran::Failed => {
-                // The commit does not compare where it saw directories.
+                // The commit does not compare the parents of directories.
                 let lasting = outcome.learned.into_iter().filter(|fact| fact.place().is_none());
                 batch.learned.extend(lasting);
                 failed = true;
                 return false;
             }
         }
-        waiting.extend(op.lanes.iter().copied());
+        waiting.extend(op.conflict_keys.iter().copied());
         true
     });
     Round { wants: wanted, failed }
 }
 
-/// Which records each operation of a batch depends on: places in the batch and hashes of keys. Two
-/// keys of one hash cost an innocent operation a turn alone, no more.
+/// Which records each operation of a batch depends on: its index in the batch, and hashes of keys.
+/// If two keys have the same hash, an innocent operation runs alone once, no more.
 #[derive(Default)]
 struct Touched(Vec<(usize, u64)>);
 
@@ -257,18 +257,18 @@ impl Touched {
         }));
     }
 
-    /// What it wrote and what it holds, be it that another operation asked for that.
+    /// Adds what it wrote and what it holds, even if another operation read that.
     fn decided(&mut self, at: usize, outcome: &Outcome) {
         let held = outcome.held.iter().filter(|(_, hold)| *hold > Hold::None).map(|(key, _)| hash(key));
-        let vacant = outcome.vacant.iter().map(|dir| hash(&Key::Node(*dir)));
+        let empty_dirs = outcome.empty_dirs.iter().map(|dir| hash(&Key::Node(*dir)));
         let written = outcome.writes.iter().filter_map(Write::key).map(|key| hash(&key));
-        self.0.extend(held.chain(vacant).chain(written).map(|key| (at, key)));
+        self.0.extend(held.chain(empty_dirs).chain(written).map(|key| (at, key)));
     }
 
-    /// Finds whose fault a failure is.
+    /// Finds the operations that caused a failure.
     fn blame(&self, error: EngineError) -> Failed {
         let EngineError::Conflict(keys) = error else { return error.into() };
-        // What all operations under a quota rely on: it is nobody's fault.
+        // All operations under a quota depend on these, so none of them is the cause.
         let common = |key: &&Key| matches!(key, Key::Counter(Counter::DirMoves) | Key::Quota(_));
         let broken: FxHashSet<u64> = keys.iter().filter(|key| !common(key)).map(hash).collect();
         let guilty = self.0.iter().filter(|(_, key)| broken.contains(key));

@@ -1,9 +1,10 @@
-//! A short delay before a commit, because threads that get their answers together submit their next
-//! operations together, a moment later.
+//! A short delay before a commit. Threads that get their answers together submit their next
+//! operations together, a little later.
 //!
 //! A batch that starts at once contains only the first few of them, and costs a whole commit. After
-//! a short delay, one commit serves all. What must stay true: the delay is shorter than the commit,
-//! and there is none again after one in which no thread came. A thread that is alone never waits.
+//! a short delay, one commit serves all. What must stay true: the delay is shorter than the commit.
+//! If no thread came during a delay, the next commit has none. So a thread that is alone never
+//! waits.
 
 use std::{
     sync::{
@@ -17,20 +18,20 @@ use sluice_types::wait;
 
 use super::queued_op::AnyQueuedOp;
 
-/// Longest wait: a disk that is slow to commit is no reason to keep the processor busy.
+/// Longest wait. It uses the processor, even while a slow disk commits.
 const LONGEST: Duration = Duration::from_micros(500);
 
-/// What the last batch says about the next.
+/// What the last batch tells about the next.
 #[derive(Default)]
 pub(super) struct CommitDelay {
-    /// Threads whose operations it ran.
+    /// Threads whose operations were in it.
     threads: AtomicUsize,
     /// How long it took, in nanoseconds.
     took: AtomicU64,
 }
 
 impl CommitDelay {
-    /// A batch of these is over.
+    /// A batch of these operations is done.
     pub(super) fn answered(&self, queued: &[Arc<AnyQueuedOp>], took: Duration) {
         let more =
             queued.windows(2).filter(|pair| !Arc::ptr_eq(&pair[0].submitter, &pair[1].submitter)).count();

@@ -14,7 +14,7 @@ use sluice_types::{FsError, FsResult, Interrupt, wait};
 
 use crate::{
     effect_log::Effect,
-    op::{Lanes, Op},
+    op::{ConflictKeys, Op},
     view::{Stop, View},
 };
 
@@ -159,7 +159,7 @@ pub(super) struct QueuedOp<J: ?Sized> {
     /// [`Op::NAME`].
     pub(super) name: &'static str,
     pub(super) submitter: Arc<Submitter>,
-    pub(super) lanes: Lanes,
+    pub(super) conflict_keys: ConflictKeys,
     /// [`Op::fences`].
     pub(super) fences: Option<i64>,
     finished: AtomicBool,
@@ -171,9 +171,9 @@ pub(super) type AnyQueuedOp = QueuedOp<dyn Run>;
 
 impl<O: Op> QueuedOp<Job<O>> {
     pub(super) fn new(op: O, submitter: Arc<Submitter>) -> Self {
-        let (lanes, fences) = (op.lanes(), op.fences());
+        let (conflict_keys, fences) = (op.conflict_keys(), op.fences());
         let job = Mutex::new(Job { op, answer: None });
-        Self { name: O::NAME, submitter, lanes, fences, finished: AtomicBool::new(false), job }
+        Self { name: O::NAME, submitter, conflict_keys, fences, finished: AtomicBool::new(false), job }
     }
 
     /// The answer, once.

@@ -67,7 +67,7 @@ impl Batcher {
     fn found_done(&self, commit: &Commit, step: Step, group: &[Arc<AnyQueuedOp>]) -> Result<(), Failed> {
         self.committed(commit, step, None);
         // What the operations learned of places is lost with their attempt.
-        self.env.above.forget();
+        self.env.parents.forget();
         retry(group, || self.engine.harden())
     }
 

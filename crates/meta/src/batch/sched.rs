@@ -1,5 +1,5 @@
-//! The scheduler of batches: the queue, the busy lanes of operations and the free lanes of the
-//! engine.
+//! The scheduler of batches: the queue, the conflict keys of running operations and the free lanes
+//! of the engine.
 //!
 //! At any time, a lane of the engine is free, used by one thread, or assigned to a thread whose
 //! operations still wait. Lanes are assigned only under the lock, so none is lost.
@@ -9,21 +9,21 @@ use std::{collections::VecDeque, sync::Arc};
 use rustc_hash::FxHashSet;
 
 use super::queued_op::{AnyQueuedOp, Submitter};
-use crate::op::Lane;
+use crate::op::ConflictKey;
 
 pub(super) struct Sched {
     queue: VecDeque<Arc<AnyQueuedOp>>,
-    busy: FxHashSet<Lane>,
+    busy: FxHashSet<ConflictKey>,
     free: Vec<u16>,
     lanes: u16,
     /// The thread that was told to run the next batch and has not begun yet.
     next: Option<Arc<Submitter>>,
 }
 
-/// A batch and the lanes of operations that it makes busy.
+/// A batch and the conflict keys of its operations.
 pub(super) struct Gathered {
     pub(super) queued: Vec<Arc<AnyQueuedOp>>,
-    pub(super) lanes: Vec<Lane>,
+    pub(super) conflict_keys: Vec<ConflictKey>,
 }
 
 impl Sched {
@@ -63,21 +63,21 @@ impl Sched {
         mine.into()
     }
 
-    /// Takes the operations that may run now, in order, and marks their lanes busy; `own` then
-    /// leads in `lane`. If there are none, the lane is free again.
+    /// Takes the operations that may run now, in order, and marks their conflict keys busy; `own`
+    /// then leads in `lane`. If there are none, the lane is free again.
     pub(super) fn gather(&mut self, lane: u16, own: &Arc<Submitter>, limit: usize) -> Option<Gathered> {
         if self.next.as_ref().is_some_and(|submitter| Arc::ptr_eq(submitter, own)) {
             self.next = None;
         }
         let mut queued = Vec::new();
-        let mut lanes = FxHashSet::default();
+        let mut conflict_keys = FxHashSet::default();
         let mut blocked = FxHashSet::default();
         let mut rest = VecDeque::new();
         while let Some(op) = self.queue.pop_front() {
             if self.waits(&op, &mut blocked) {
                 rest.push_back(op);
             } else {
-                lanes.extend(op.lanes.iter().copied());
+                conflict_keys.extend(op.conflict_keys.iter().copied());
                 queued.push(op);
                 if queued.len() == limit {
                     break;
@@ -91,27 +91,34 @@ impl Sched {
             self.free.push(lane);
             return None;
         }
-        self.busy.extend(lanes.iter().copied());
+        self.busy.extend(conflict_keys.iter().copied());
         own.set_leading(true);
         self.hand_out();
-        Some(Gathered { queued, lanes: lanes.into_iter().collect() })
+        Some(Gathered { queued, conflict_keys: conflict_keys.into_iter().collect() })
     }
 
     /// Whether an operation must wait: for a batch that is running, or for an operation before it
     /// that waits.
-    fn waits(&self, op: &AnyQueuedOp, blocked: &mut FxHashSet<Lane>) -> bool {
-        let waits = op.lanes.iter().any(|lane| self.busy.contains(lane) || blocked.contains(lane));
+    fn waits(&self, op: &AnyQueuedOp, blocked: &mut FxHashSet<ConflictKey>) -> bool {
+        let waits = op.conflict_keys.iter().any(|key| self.busy.contains(key) || blocked.contains(key));
         if waits {
-            blocked.extend(op.lanes.iter().copied());
+            blocked.extend(op.conflict_keys.iter().copied());
         }
         waits
     }
 
-    /// Takes back the lanes of a batch, queues what it left undone and hands the engine's lane on.
-    pub(super) fn release(&mut self, lane: u16, own: &Submitter, lanes: &[Lane], left: &[Arc<AnyQueuedOp>]) {
+    /// Takes back the conflict keys of a batch, queues what it left undone and hands the engine's
+    /// lane on.
+    pub(super) fn release(
+        &mut self,
+        lane: u16,
+        own: &Submitter,
+        keys: &[ConflictKey],
+        left: &[Arc<AnyQueuedOp>],
+    ) {
         own.set_leading(false);
-        for lane in lanes {
-            self.busy.remove(lane);
+        for key in keys {
+            self.busy.remove(key);
         }
         for op in left.iter().rev() {
             self.queue.push_front(op.clone());

@@ -61,9 +61,9 @@ impl Batcher {
             _ => None,
         });
         match (found, left) {
-            (Some(from), Some(to)) => self.env.above.moved((from, to), moved),
+            (Some(from), Some(to)) => self.env.parents.moved((from, to), moved),
             // The root of a clone gets its place without a move: nobody else knows it yet.
-            (Some(moves), None) => self.env.above.learn(moves, seen.into_iter().chain(moved)),
+            (Some(moves), None) => self.env.parents.learn(moves, seen.into_iter().chain(moved)),
             (None, _) => {}
         }
     }

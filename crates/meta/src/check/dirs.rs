@@ -1,10 +1,10 @@
-//! Compares what directories hold with what they say.
+//! Compares the entries of directories with the counts in their records.
 
 use sluice_types::{FsResult, Ino};
 
 use super::{
     finding::{Counted, Finding},
-    report::Suspects,
+    report::Candidates,
 };
 use crate::{
     batch::Interrupt,
@@ -17,7 +17,7 @@ use crate::{
 /// Records about directories, by number of the directory.
 pub(super) struct Dirs {
     sorter: Sorter,
-    /// The directory whose entries came last, and what was added up of them.
+    /// The directory of the last entries, and their sum.
     last: Option<(Ino, Held, i64)>,
 }
 
@@ -37,15 +37,15 @@ impl Dirs {
         Self { sorter: Sorter::new(space), last: None }
     }
 
-    /// There is a directory.
+    /// Adds a directory.
     pub(super) fn dir(&mut self, dir: Ino, nlink: u32, named: bool, in_trash: bool) -> Result<(), SortError> {
         let flags = [u8::from(named), u8::from(in_trash)];
         self.sorter.add(&[&dir.0.to_be_bytes()[..], &[0], &nlink.to_be_bytes(), &flags].concat())
     }
 
-    /// `dir` has one more entry.
+    /// Adds an entry of `dir`.
     pub(super) fn hold(&mut self, dir: Ino, held: Held) -> Result<(), SortError> {
-        // Those of one directory often come one behind the other.
+        // Entries of one directory often come in a row.
         let add = |sum: Held| Held {
             subdirs: sum.subdirs + held.subdirs,
             length: sum.length.wrapping_add(held.length),
@@ -64,7 +64,7 @@ impl Dirs {
         }
     }
 
-    /// No more entries come.
+    /// All entries have been added.
     pub(super) fn complete(&mut self) -> Result<(), SortError> {
         let Some((dir, held, entries)) = self.last.take() else { return Ok(()) };
         self.numbers(dir, 1, &[held.subdirs, held.length, held.space, entries])
@@ -80,14 +80,14 @@ impl Dirs {
     pub(super) fn compare(
         mut self,
         meta: &Meta,
-        suspects: &mut Suspects,
+        candidates: &mut Candidates,
         interrupt: &Interrupt,
     ) -> FsResult<()> {
         let has_stats = meta.env().format().dir_stats;
         if has_stats {
             meta.each_readable_page(Scan::DirStats, interrupt, |page| {
                 for damage in page.damaged {
-                    suspects.add(&Finding::unreadable(damage))?;
+                    candidates.add(&Finding::unreadable(damage))?;
                 }
                 for row in page.rows {
                     let Row::DirStat(dir, DirStat { length, space, inodes }) = row else { continue };
@@ -104,16 +104,16 @@ impl Dirs {
             let mut fields = Fields(record);
             let dir = Ino(fields.u64());
             if dir != of.dir {
-                pass.end(&of, suspects)?;
+                pass.end(&of, candidates)?;
                 of = Seen { dir, ..Seen::default() };
             }
             of.see(fields, times as i64);
         }
-        pass.end(&of, suspects)
+        pass.end(&of, candidates)
     }
 }
 
-/// What was seen of one directory.
+/// The records of one directory.
 #[derive(Default)]
 struct Seen {
     dir: Ino,
@@ -154,15 +154,15 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// All of a directory has been seen.
-    fn end(&self, of: &Seen, suspects: &mut Suspects) -> FsResult<()> {
+    /// All records of a directory have been read.
+    fn end(&self, of: &Seen, candidates: &mut Candidates) -> FsResult<()> {
         let (dir, counted) = (of.dir, of.counted);
         let Some((nlink, named, in_trash)) = of.node else {
-            return if counted.inodes > 0 { self.without_dir(dir, suspects) } else { Ok(()) };
+            return if counted.inodes > 0 { self.without_dir(dir, candidates) } else { Ok(()) };
         };
         let links = Counted { stored: i64::from(nlink), counted: 2 + of.subdirs };
         if links.stored != links.counted && (dir == Ino::ROOT || named && !dir.is_trash()) {
-            suspects.add(&Finding::Links { ino: dir, links })?;
+            candidates.add(&Finding::Links { ino: dir, links })?;
         }
         // A directory in the trash has no record: it is removed with its name.
         if self.has_stats
@@ -170,20 +170,20 @@ impl Pass<'_> {
             && of.stored != Some(counted)
             && (of.stored.is_some() || !in_trash)
         {
-            suspects.add(&Finding::Usage { dir, stored: of.stored, counted })?;
+            candidates.add(&Finding::Usage { dir, stored: of.stored, counted })?;
         }
         Ok(())
     }
 
-    /// Tells the entries of a directory that does not exist.
-    fn without_dir(&self, dir: Ino, suspects: &mut Suspects) -> FsResult<()> {
-        if suspects.are_unreadable() {
+    /// Reports the entries of a directory that does not exist.
+    fn without_dir(&self, dir: Ino, candidates: &mut Candidates) -> FsResult<()> {
+        if candidates.are_unreadable() {
             return Ok(());
         }
         self.meta.each_page(Scan::Entries { dir, nodes: false }, self.interrupt, |rows| {
             rows.into_iter().try_for_each(|row| match row {
                 Row::Entry(dir, name, entry) => {
-                    suspects.add(&Finding::EntryWithoutDir { dir, name, ino: entry.ino })
+                    candidates.add(&Finding::EntryWithoutDir { dir, name, ino: entry.ino })
                 }
                 _ => Ok(()),
             })

@@ -1,4 +1,4 @@
-//! The files that show slices.
+//! Finds the files that refer to slices.
 
 use sluice_types::{FsResult, Ino};
 
@@ -11,8 +11,8 @@ use crate::{
 };
 
 impl Meta {
-    /// Which files show which slices, deleted ones included. A slice that no chunk shows any more
-    /// is not answered.
+    /// Which files refer to which slices, deleted files included. Slices to which no chunk refers
+    /// are left out.
     pub fn files_of_slices(&self, space: &SortSpace, interrupt: &Interrupt) -> FsResult<SliceFiles> {
         let mut sorter = Sorter::new(space);
         self.each_readable_page(Scan::Chunks, interrupt, |page| {
@@ -29,11 +29,11 @@ impl Meta {
     }
 }
 
-/// Files by the slices that they show.
+/// Files by the slices to which they refer.
 pub struct SliceFiles(Sorted);
 
 impl SliceFiles {
-    /// Id and size of a slice with a file that shows it, each once, by id.
+    /// Each slice (id and size) with each file that refers to it, sorted by id.
     pub fn all(&self) -> FsResult<impl Iterator<Item = FsResult<(u64, u32, Ino)>>> {
         let mut records = self.0.records()?;
         Ok(std::iter::from_fn(move || next(&mut records).transpose()))

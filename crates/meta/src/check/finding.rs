@@ -23,7 +23,7 @@ pub struct Counted {
 
 /// What a finding means to who uses the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Weight {
+pub enum Severity {
     /// Something is lost, or will be.
     Error,
     /// Storage that nobody uses is not given back.
@@ -175,18 +175,18 @@ impl Finding {
     }
 
     /// What it means to who uses the volume.
-    pub const fn weight(&self) -> Weight {
+    pub const fn severity(&self) -> Severity {
         match self {
-            Self::Total { .. } | Self::Usage { .. } => Weight::Advisory,
-            Self::ChunkWithoutFile { .. } => Weight::Leak,
+            Self::Total { .. } | Self::Usage { .. } => Severity::Advisory,
+            Self::ChunkWithoutFile { .. } => Severity::Leak,
             // One that is used more often than its record says is removed under those who use it;
             // where nobody uses it, what did may be lost.
             Self::References { references, .. }
                 if references.stored > references.counted && references.counted > 0 =>
             {
-                Weight::Leak
+                Severity::Leak
             }
-            _ => Weight::Error,
+            _ => Severity::Error,
         }
     }
 

@@ -6,12 +6,12 @@
 use sluice_types::{FileType, FsError, FsResult, Ino, Name, align4k};
 
 use super::{
+    cycles::CycleFinder,
     dirs::{Dirs, Held},
     finding::{Counted, Finding},
     lookups::Lookups,
-    report::Suspects,
+    report::Candidates,
     survey::{Fact, Node, fact_of},
-    ways::Ways,
 };
 use crate::{
     batch::Interrupt,
@@ -36,7 +36,7 @@ pub(super) struct Totals {
 pub(super) struct Found {
     pub(super) totals: Totals,
     pub(super) dirs: Dirs,
-    pub(super) ways: Ways,
+    pub(super) cycles: CycleFinder,
 }
 
 /// Compares all facts of a survey, which come sorted by inode.
@@ -44,11 +44,11 @@ pub(super) fn compare(
     facts: &Sorted,
     meta: &Meta,
     space: &SortSpace,
-    suspects: &mut Suspects,
+    candidates: &mut Candidates,
     interrupt: &Interrupt,
 ) -> FsResult<Found> {
-    let found = Found { totals: Totals::default(), dirs: Dirs::new(space), ways: Ways::new(space) };
-    let mut pass = Pass { found, lookups: Lookups::new(meta, interrupt), suspects };
+    let found = Found { totals: Totals::default(), dirs: Dirs::new(space), cycles: CycleFinder::new(space) };
+    let mut pass = Pass { found, lookups: Lookups::new(meta, interrupt), candidates };
     let mut facts = facts.records()?;
     let mut of = Seen::default();
     while let Some((record, _)) = facts.next()? {
@@ -61,8 +61,8 @@ pub(super) fn compare(
         pass.see(&mut of, fact)?;
     }
     pass.end(of)?;
-    let Pass { mut found, lookups, suspects } = pass;
-    lookups.finish(suspects)?;
+    let Pass { mut found, lookups, candidates } = pass;
+    lookups.finish(candidates)?;
     found.dirs.complete()?;
     Ok(found)
 }
@@ -85,7 +85,7 @@ struct Seen {
 struct Pass<'a> {
     found: Found,
     lookups: Lookups<'a>,
-    suspects: &'a mut Suspects,
+    candidates: &'a mut Candidates,
 }
 
 impl Pass<'_> {
@@ -96,7 +96,7 @@ impl Pass<'_> {
             Fact::Nameless => of.nameless = true,
             Fact::Deleted => of.deleted = true,
             Fact::Chunk(index) if of.node.is_none() && !of.deleted => {
-                self.suspects.add(&Finding::ChunkWithoutFile { ino: of.ino, index })?;
+                self.candidates.add(&Finding::ChunkWithoutFile { ino: of.ino, index })?;
             }
             Fact::Chunk(_) => {}
         }
@@ -109,10 +109,10 @@ impl Pass<'_> {
             .ok_or_else(|| FsError::io("an entry cannot be read back from the disk"))?;
         let Some(node) = of.node else {
             self.found.dirs.hold(dir, Held::default())?;
-            return self.suspects.add(&Finding::EntryWithoutNode { dir, name: name(), ino, kind });
+            return self.candidates.add(&Finding::EntryWithoutNode { dir, name: name(), ino, kind });
         };
         if node.kind != kind {
-            self.suspects.add(&Finding::Kind { dir, name: name(), ino, kind: node.kind })?;
+            self.candidates.add(&Finding::Kind { dir, name: name(), ino, kind: node.kind })?;
         }
         of.names += 1;
         of.named_in = dir;
@@ -147,7 +147,7 @@ impl Pass<'_> {
             self.found.dirs.dir(ino, node.nlink, names > 0, named_in.is_trash_hour())?;
         }
         if node.kind == FileType::Symlink {
-            self.lookups.symlink(ino, self.suspects)?;
+            self.lookups.symlink(ino, self.candidates)?;
         }
         // Nobody keeps the links of the root and of the directories of the trash exactly.
         if ino == Ino::ROOT || ino.is_trash() {
@@ -155,25 +155,25 @@ impl Pass<'_> {
         }
         if names == 0 {
             if !of.nameless {
-                self.suspects.add(&Finding::NodeWithoutEntry { ino, kind: node.kind })?;
+                self.candidates.add(&Finding::NodeWithoutEntry { ino, kind: node.kind })?;
             }
             return Ok(());
         }
         if is_dir {
-            self.found.ways.add(ino, named_in)?;
+            self.found.cycles.add(ino, named_in)?;
             if names > 1 {
-                self.suspects.add(&Finding::SeveralNames { ino, names })?;
+                self.candidates.add(&Finding::SeveralNames { ino, names })?;
             }
         } else if node.nlink != names {
             let links = Counted { stored: i64::from(node.nlink), counted: i64::from(names) };
-            self.suspects.add(&Finding::Links { ino, links })?;
+            self.candidates.add(&Finding::Links { ino, links })?;
         }
         let one = names == 1 && (is_dir || node.parent != Ino::NONE);
         if one && node.parent != named_in {
-            self.suspects.add(&Finding::Parent { ino, stored: node.parent, found: named_in })?;
+            self.candidates.add(&Finding::Parent { ino, stored: node.parent, found: named_in })?;
         }
         if !is_dir && node.parent == Ino::NONE {
-            self.lookups.links(ino, of.links, self.suspects)?;
+            self.lookups.links(ino, of.links, self.candidates)?;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use sluice_types::{FsResult, Ino};
 
 use super::{
     finding::{Counted, Finding},
-    report::Suspects,
+    report::Candidates,
 };
 use crate::{
     batch::Interrupt,
@@ -36,9 +36,9 @@ impl<'a> Lookups<'a> {
     }
 
     /// Asks for the target of a symbolic link.
-    pub(super) fn symlink(&mut self, ino: Ino, suspects: &mut Suspects) -> FsResult<()> {
+    pub(super) fn symlink(&mut self, ino: Ino, candidates: &mut Candidates) -> FsResult<()> {
         self.symlinks.push(ino);
-        if self.symlinks.len() < BATCH { Ok(()) } else { self.compare_symlinks(suspects) }
+        if self.symlinks.len() < BATCH { Ok(()) } else { self.compare_symlinks(candidates) }
     }
 
     /// Asks for the parents of a file that has so many names in these directories.
@@ -46,20 +46,20 @@ impl<'a> Lookups<'a> {
         &mut self,
         ino: Ino,
         names: Vec<(Ino, i64)>,
-        suspects: &mut Suspects,
+        candidates: &mut Candidates,
     ) -> FsResult<()> {
         self.files.push(ino);
         self.names.extend(names.into_iter().map(|(dir, names)| ((ino, dir), names)));
         if self.files.len() < BATCH && self.names.len() < DIRS {
             return Ok(());
         }
-        self.compare_links(suspects)
+        self.compare_links(candidates)
     }
 
     /// Asks for what is left.
-    pub(super) fn finish(mut self, suspects: &mut Suspects) -> FsResult<()> {
-        self.compare_links(suspects)?;
-        self.compare_symlinks(suspects)
+    pub(super) fn finish(mut self, candidates: &mut Candidates) -> FsResult<()> {
+        self.compare_links(candidates)?;
+        self.compare_symlinks(candidates)
     }
 
     fn read(&self, reads: &[Read]) -> FsResult<Vec<Found>> {
@@ -69,7 +69,7 @@ impl<'a> Lookups<'a> {
         self.meta.patiently(self.interrupt, || self.meta.engine.read(reads))
     }
 
-    fn compare_links(&mut self, suspects: &mut Suspects) -> FsResult<()> {
+    fn compare_links(&mut self, candidates: &mut Candidates) -> FsResult<()> {
         let reads: Vec<Read> = self.files.drain(..).map(|ino| Read::All(List::Parents(ino))).collect();
         let mut stored: FxHashMap<(Ino, Ino), i64> = FxHashMap::default();
         for found in self.read(&reads)? {
@@ -85,18 +85,18 @@ impl<'a> Lookups<'a> {
             let count = |of: &FxHashMap<(Ino, Ino), i64>| of.get(key).copied().unwrap_or(0);
             let names = Counted { stored: count(&stored), counted: count(&counted) };
             if names.stored != names.counted {
-                suspects.add(&Finding::Parents { ino: key.0, dir: key.1, names })?;
+                candidates.add(&Finding::Parents { ino: key.0, dir: key.1, names })?;
             }
         }
         Ok(())
     }
 
-    fn compare_symlinks(&mut self, suspects: &mut Suspects) -> FsResult<()> {
+    fn compare_symlinks(&mut self, candidates: &mut Candidates) -> FsResult<()> {
         let links = std::mem::take(&mut self.symlinks);
         let reads: Vec<Read> = links.iter().map(|ino| Read::Get(Key::Symlink(*ino))).collect();
         let found = self.read(&reads)?;
         for (ino, _) in links.iter().zip(found).filter(|(_, found)| matches!(found, Found::Row(None))) {
-            suspects.add(&Finding::SymlinkWithoutTarget { ino: *ino })?;
+            candidates.add(&Finding::SymlinkWithoutTarget { ino: *ino })?;
         }
         Ok(())
     }

@@ -7,6 +7,7 @@
 //! Memory: that of up to eight sorts ([`SortSpace`]), however large the volume is. What does not
 //! fit goes to the disk: some 100 bytes for each file with its entry and its slice.
 
+mod cycles;
 mod dirs;
 mod files;
 mod finding;
@@ -20,17 +21,16 @@ mod slices;
 mod subtree;
 mod survey;
 mod totals;
-mod ways;
 
 pub use files::SliceFiles;
-pub use finding::{Counted, Finding, Weight};
+pub use finding::{Counted, Finding, Severity};
 pub use repair::Repair;
 pub use report::{Findings, Report, Slices};
 
 use sluice_types::{FsResult, Ino};
 
 use crate::{batch::Interrupt, meta::Meta, sort::SortSpace, tree::Progress};
-use report::Suspects;
+use report::Candidates;
 use survey::Survey;
 
 impl Meta {
@@ -54,19 +54,19 @@ impl Meta {
         interrupt: &Interrupt,
         progress: Progress<'_>,
     ) -> FsResult<Report> {
-        let mut suspects = Suspects::new(space);
-        let survey = Survey::take(self, space, &mut suspects, interrupt, progress)?;
+        let mut candidates = Candidates::new(space);
+        let survey = Survey::take(self, space, &mut candidates, interrupt, progress)?;
         let Survey { inodes, slices } = survey;
         let facts = inodes.sorted()?;
-        let found = inodes::compare(&facts, self, space, &mut suspects, interrupt)?;
+        let found = inodes::compare(&facts, self, space, &mut candidates, interrupt)?;
         drop(facts);
-        let inodes::Found { totals, dirs, ways } = found;
-        ways.compare(space, &mut suspects)?;
+        let inodes::Found { totals, dirs, cycles } = found;
+        cycles.compare(space, &mut candidates)?;
         let (slices, last_slice) =
-            slices::compare(slices, each_slice_stored, self, &mut suspects, interrupt)?;
-        totals::compare(&totals, last_slice, self, &mut suspects, interrupt)?;
-        dirs.compare(self, &mut suspects, interrupt)?;
-        Ok(Report { findings: suspects.findings(space)?, slices, inodes: totals.inodes })
+            slices::compare(slices, each_slice_stored, self, &mut candidates, interrupt)?;
+        totals::compare(&totals, last_slice, self, &mut candidates, interrupt)?;
+        dirs.compare(self, &mut candidates, interrupt)?;
+        Ok(Report { findings: candidates.findings(space)?, slices, inodes: totals.inodes })
     }
 
     /// Checks a directory, and with `recursive` all below it: links, parents and what each

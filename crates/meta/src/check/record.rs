@@ -1,6 +1,6 @@
-//! Findings as records that can be sorted: the weightiest first, those of a kind by their numbers.
+//! Findings as records, sorted by severity and then by their numbers.
 //!
-//! What must stay true: what is read equals what was written.
+//! What must stay true: decoding returns what was encoded.
 
 use sluice_types::{FileType, Ino, Name};
 
@@ -22,7 +22,7 @@ pub(super) fn is_unreadable(record: &[u8]) -> bool {
 pub(super) fn encode(finding: &Finding) -> Vec<u8> {
     let none: &[u8] = &[];
     let both = |counted: &Counted| [counted.stored as u64, counted.counted as u64];
-    // Its kind, its numbers and its text. Kinds are in the order of reports and repairs.
+    // The kind, the numbers and the text. Kinds are in the order of reports and repairs.
     let (kind, numbers, text): (u8, Vec<u64>, &[u8]) = match finding {
         Finding::Unreadable { reason } => (UNREADABLE, vec![], reason.as_bytes()),
         Finding::EntryWithoutNode { dir, name, ino, kind } => (1, vec![dir.0, ino.0, *kind as u64], name),
@@ -47,7 +47,7 @@ pub(super) fn encode(finding: &Finding) -> Vec<u8> {
             (15, [&[dir.0], &held(counted)[..], &stored].concat(), none)
         }
     };
-    let mut record = vec![finding.weight() as u8, kind, numbers.len() as u8];
+    let mut record = vec![finding.severity() as u8, kind, numbers.len() as u8];
     record.extend(numbers.into_iter().flat_map(u64::to_be_bytes));
     record.extend(text);
     record

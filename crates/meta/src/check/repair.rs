@@ -10,7 +10,7 @@ use super::finding::Finding;
 use crate::{
     change_log::Line,
     engine::{Hold, Write},
-    op::{Lane, Lanes, Op},
+    op::{ConflictKey, ConflictKeys, Op},
     ops::{compact::release, rules},
     schema::{Entry, Key, Row},
     view::{Stop, View},
@@ -35,8 +35,8 @@ impl Op for Repair {
     type Out = bool;
     const NAME: &'static str = "repair";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Volume("repair")]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Volume("repair")]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {

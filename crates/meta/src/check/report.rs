@@ -11,12 +11,12 @@ use super::{
 use crate::sort::{Fields, Records, SortError, SortSpace, Sorted, Sorter};
 
 /// Takes findings.
-pub(super) struct Suspects {
+pub(super) struct Candidates {
     sorter: Sorter,
     unreadable: bool,
 }
 
-impl Suspects {
+impl Candidates {
     pub(super) fn new(space: &SortSpace) -> Self {
         Self { sorter: Sorter::new(space), unreadable: false }
     }
@@ -136,7 +136,7 @@ fn next_used(records: &mut Records<'_>) -> FsResult<Option<(u64, u32)>> {
 pub struct Report {
     /// What does not agree.
     pub findings: Findings,
-    /// Every slice that is shown or kept: its blocks have to exist.
+    /// Every slice that a chunk refers to or that is kept: its blocks have to exist.
     pub slices: Slices,
     /// How many inodes were looked at.
     pub inodes: u64,

@@ -4,7 +4,7 @@ use sluice_types::FsResult;
 
 use super::{
     finding::{Counted, Finding},
-    report::{Slices, Suspects},
+    report::{Candidates, Slices},
 };
 use crate::{
     batch::Interrupt,
@@ -19,12 +19,12 @@ pub(super) fn compare(
     mut uses: Sorter,
     each_slice_stored: bool,
     meta: &Meta,
-    suspects: &mut Suspects,
+    candidates: &mut Candidates,
     interrupt: &Interrupt,
 ) -> FsResult<(Slices, u64)> {
     meta.each_readable_page(Scan::SliceRefs, interrupt, |page| {
         for damage in page.damaged {
-            suspects.add(&Finding::unreadable(damage))?;
+            candidates.add(&Finding::unreadable(damage))?;
         }
         for row in page.rows {
             let Row::SliceRef(id, size, stored) = row else { continue };
@@ -47,7 +47,7 @@ pub(super) fn compare(
         if references.stored == references.counted || waits {
             return Ok(());
         }
-        suspects.add(&Finding::References { id: of.id, size: of.size, references })
+        candidates.add(&Finding::References { id: of.id, size: of.size, references })
     };
     let sorted = uses.sorted()?;
     let mut records = sorted.records()?;

@@ -1,10 +1,10 @@
-//! A check of one directory, or of all below it, without a look at the rest of the volume.
+//! A check of one directory, or of all below it, without reading the rest of the volume.
 
 use sluice_types::{FsError, FsResult, Ino, Name};
 
 use super::{
     finding::{Counted, Finding},
-    report::{Report, Slices, Suspects},
+    report::{Candidates, Report, Slices},
 };
 use crate::{
     batch::Interrupt,
@@ -28,7 +28,7 @@ pub(super) fn check(
     if !attr.is_dir() {
         return Err(FsError::NotDir);
     }
-    let (mut suspects, mut inodes) = (Suspects::new(space), 0);
+    let (mut candidates, mut inodes) = (Candidates::new(space), 0);
     let mut level = Level::new(space);
     level.add(dir, attr.nlink)?;
     while level.count > 0 {
@@ -38,12 +38,12 @@ pub(super) fn check(
         while let Some((record, _)) = dirs.next()? {
             let mut fields = Fields(record);
             let (dir, nlink) = (Ino(fields.u64()), fields.u32());
-            inodes += check_dir(meta, dir, nlink, interrupt, &mut suspects, &mut below)?;
+            inodes += check_dir(meta, dir, nlink, interrupt, &mut candidates, &mut below)?;
             progress(1);
         }
         level = if recursive { below } else { Level::new(space) };
     }
-    Ok(Report { findings: suspects.findings(space)?, slices: Slices::none(), inodes })
+    Ok(Report { findings: candidates.findings(space)?, slices: Slices::none(), inodes })
 }
 
 /// Directories that are still to be checked, each with its links.
@@ -69,7 +69,7 @@ fn check_dir(
     dir: Ino,
     nlink: u32,
     interrupt: &Interrupt,
-    suspects: &mut Suspects,
+    candidates: &mut Candidates,
     below: &mut Level,
 ) -> FsResult<u64> {
     let mut usage = DirStat::default();
@@ -78,16 +78,16 @@ fn check_dir(
         let mut entry = None;
         for row in rows {
             match row {
-                Row::Entry(_, name, to) => missing(suspects, dir, entry.replace((to, name)))?,
+                Row::Entry(_, name, to) => missing(candidates, dir, entry.replace((to, name)))?,
                 Row::Node(ino, node) => {
                     let Some((to, name)) = entry.take() else { continue };
                     inodes += 1;
                     if to.kind != node.kind {
-                        suspects.add(&Finding::Kind { dir, name, ino, kind: node.kind })?;
+                        candidates.add(&Finding::Kind { dir, name, ino, kind: node.kind })?;
                     }
                     usage = usage.plus(entry_usage(&node));
                     if node.parent != dir && (node.is_dir() || node.parent != Ino::NONE) {
-                        suspects.add(&Finding::Parent { ino, stored: node.parent, found: dir })?;
+                        candidates.add(&Finding::Parent { ino, stored: node.parent, found: dir })?;
                     }
                     if node.is_dir() {
                         subdirs += 1;
@@ -101,11 +101,11 @@ fn check_dir(
                 _ => {}
             }
         }
-        missing(suspects, dir, entry)
+        missing(candidates, dir, entry)
     })?;
     let links = Counted { stored: i64::from(nlink), counted: 2 + subdirs };
     if links.stored != links.counted && !dir.is_trash() {
-        suspects.add(&Finding::Links { ino: dir, links })?;
+        candidates.add(&Finding::Links { ino: dir, links })?;
     }
     if meta.env().format().dir_stats && dir != Ino::TRASH {
         let read = [Read::Get(Key::DirStat(dir))];
@@ -114,14 +114,14 @@ fn check_dir(
             _ => None,
         };
         if stored != Some(usage) {
-            suspects.add(&Finding::Usage { dir, stored, counted: usage })?;
+            candidates.add(&Finding::Usage { dir, stored, counted: usage })?;
         }
     }
     Ok(inodes)
 }
 
 /// Tells of an entry that no node came with.
-fn missing(suspects: &mut Suspects, dir: Ino, entry: Option<(Entry, Name)>) -> FsResult<()> {
+fn missing(candidates: &mut Candidates, dir: Ino, entry: Option<(Entry, Name)>) -> FsResult<()> {
     let Some((Entry { kind, ino }, name)) = entry else { return Ok(()) };
-    suspects.add(&Finding::EntryWithoutNode { dir, name, ino, kind })
+    candidates.add(&Finding::EntryWithoutNode { dir, name, ino, kind })
 }

@@ -1,11 +1,11 @@
-//! A survey: one scan of all records, sorted by what they are about.
+//! A survey: one pass over all records, sorted by inode or slice.
 //!
-//! What must stay true: what is made or removed between two scans looks wrong once, and is not
-//! found again by the second survey.
+//! What must stay true: a record that is made or removed during a survey may look wrong in it, but
+//! the second survey does not find it again.
 
 use sluice_types::{Attr, FileType, FsResult, Ino, Slice};
 
-use super::{finding::Finding, report::Suspects};
+use super::{finding::Finding, report::Candidates};
 use crate::{
     batch::Interrupt,
     engine::Scan,
@@ -30,7 +30,7 @@ pub(super) enum Fact<'a> {
     Chunk(u32),
 }
 
-/// What is compared of a node.
+/// The compared fields of a node.
 #[derive(Clone, Copy)]
 pub(super) struct Node {
     pub(super) kind: FileType,
@@ -52,7 +52,7 @@ impl Survey {
     pub(super) fn take(
         meta: &Meta,
         space: &SortSpace,
-        suspects: &mut Suspects,
+        candidates: &mut Candidates,
         interrupt: &Interrupt,
         progress: Progress<'_>,
     ) -> FsResult<Self> {
@@ -69,7 +69,7 @@ impl Survey {
             meta.each_readable_page(scan, interrupt, |page| {
                 progress((page.rows.len() + page.damaged.len()) as u64);
                 for damage in page.damaged {
-                    suspects.add(&Finding::unreadable(damage))?;
+                    candidates.add(&Finding::unreadable(damage))?;
                 }
                 page.rows.into_iter().try_for_each(|row| survey.see(row)).map_err(Into::into)
             })?;

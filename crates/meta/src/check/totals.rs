@@ -5,7 +5,7 @@ use sluice_types::FsResult;
 use super::{
     finding::{Counted, Finding},
     inodes::Totals,
-    report::Suspects,
+    report::Candidates,
 };
 use crate::{
     batch::Interrupt,
@@ -19,7 +19,7 @@ pub(super) fn compare(
     totals: &Totals,
     last_slice: u64,
     meta: &Meta,
-    suspects: &mut Suspects,
+    candidates: &mut Candidates,
     interrupt: &Interrupt,
 ) -> FsResult<()> {
     let counters = [Counter::UsedSpace, Counter::TotalInodes, Counter::NextInode, Counter::NextChunk];
@@ -31,10 +31,10 @@ pub(super) fn compare(
         let both = Counted { stored, counted };
         match counter {
             Counter::UsedSpace | Counter::TotalInodes if stored != counted => {
-                suspects.add(&Finding::Total { counter, total: both })?;
+                candidates.add(&Finding::Total { counter, total: both })?;
             }
             Counter::NextInode | Counter::NextChunk if stored < counted => {
-                suspects.add(&Finding::NextNumber { counter, next: both })?;
+                candidates.add(&Finding::NextNumber { counter, next: both })?;
             }
             _ => {}
         }

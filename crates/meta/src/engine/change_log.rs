@@ -23,7 +23,7 @@ pub trait ChangeLog {
     /// trimmed. One trip.
     fn last(&self) -> Result<u64, EngineError>;
 
-    /// How many lines there are. It may take as long as a look at all of them.
+    /// How many lines there are. It may take as long as a read of all of them.
     fn count(&self) -> Result<u64, EngineError>;
 
     /// The lines with higher numbers than `after`, in their order; at most about `limit`, and none

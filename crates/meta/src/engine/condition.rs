@@ -4,7 +4,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::{Commit, Expect, Found, Hold, Read, Write, has_room, still_holds};
+use super::{Commit, Expect, Found, Hold, Read, Write, quota_allows, still_holds};
 use crate::schema::{Key, Row};
 
 /// One condition of a commit.
@@ -32,7 +32,7 @@ pub enum Wanted<'c> {
     /// No names but these.
     Names(FxHashSet<&'c [u8]>),
     /// A quota with room for so many bytes and inodes, or none.
-    Room(i64, i64),
+    QuotaAllows(i64, i64),
     /// These records, in any order.
     Same(&'c [Row]),
 }
@@ -45,9 +45,11 @@ impl<'c> Condition<'c> {
             Expect::Row(_, Hold::None) => return None,
             Expect::Row(row, hold) => (Read::Get(key.clone()), Wanted::Row(row, *hold)),
             Expect::Absent(_) => (Read::Get(key.clone()), Wanted::Absent),
-            Expect::Room(_, space, inodes) => (Read::Get(key.clone()), Wanted::Room(*space, *inodes)),
+            Expect::QuotaAllows(_, space, inodes) => {
+                (Read::Get(key.clone()), Wanted::QuotaAllows(*space, *inodes))
+            }
             Expect::Same(list, rows) => (Read::All(*list), Wanted::Same(rows)),
-            Expect::Vacant(dir) => {
+            Expect::Empty(dir) => {
                 let leaving = commit.writes.iter().filter_map(|write| match write {
                     Write::Delete(Key::Entry(of, name)) if of == dir => Some(&name[..]),
                     _ => None,
@@ -70,7 +72,9 @@ impl<'c> Condition<'c> {
             (Wanted::Number(from), Found::Row(Some(Row::Writer(_, _, n)))) => n == from,
             (Wanted::Absent, Found::Row(now)) => now.is_none(),
             (Wanted::Present, Found::Row(now)) => now.is_some(),
-            (Wanted::Room(space, inodes), Found::Row(now)) => has_room(now.as_ref(), *space, *inodes),
+            (Wanted::QuotaAllows(space, inodes), Found::Row(now)) => {
+                quota_allows(now.as_ref(), *space, *inodes)
+            }
             (Wanted::Names(leaving), Found::Names(names)) => {
                 names.iter().all(|name| leaving.contains(&name[..]))
             }

@@ -7,7 +7,7 @@ use super::rules;
 use crate::{
     change_log::Line,
     engine::Hold,
-    op::{Lane, Lanes, Op},
+    op::{ConflictKey, ConflictKeys, Op},
     schema::{AclRule, Row},
     view::{Stop, View},
 };
@@ -34,8 +34,8 @@ impl Op for GetAcl {
     type Out = AclRule;
     const NAME: &'static str = "getfacl";
 
-    fn lanes(&self) -> Lanes {
-        Lanes::new()
+    fn conflict_keys(&self) -> ConflictKeys {
+        ConflictKeys::new()
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<AclRule, Stop> {
@@ -71,8 +71,8 @@ impl Op for SetAcl {
     type Out = Attr;
     const NAME: &'static str = "setfacl";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Node(self.ino)]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Node(self.ino)]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Attr, Stop> {

@@ -5,7 +5,7 @@ use smallvec::smallvec;
 use super::rules;
 use crate::{
     change_log::Line,
-    op::{Lane, Lanes, Op},
+    op::{ConflictKey, ConflictKeys, Op},
     schema::{Counter, Row},
     view::{Stop, View},
 };
@@ -23,8 +23,8 @@ impl Op for Allocate {
     type Out = u64;
     const NAME: &'static str = "allocate";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Volume(self.counter.name())]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Volume(self.counter.name())]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<u64, Stop> {
@@ -50,8 +50,8 @@ impl Op for TakeTurn {
     type Out = bool;
     const NAME: &'static str = "take_turn";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Volume(self.job.name())]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Volume(self.job.name())]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {

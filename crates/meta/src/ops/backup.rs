@@ -11,7 +11,7 @@ use smallvec::smallvec;
 use crate::{
     change_log::Line,
     engine::Hold,
-    op::{Lane, Lanes, Op},
+    op::{ConflictKey, ConflictKeys, Op},
     schema::{Key, Row},
     view::{Stop, View},
 };
@@ -45,8 +45,8 @@ impl Op for ClaimBackup {
     type Out = bool;
     const NAME: &'static str = "claim_backup";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Node(Ino::ROOT)]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Node(Ino::ROOT)]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {

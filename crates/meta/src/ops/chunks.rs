@@ -5,7 +5,7 @@ use sluice_types::{Ino, Slice};
 use super::rules;
 use crate::{
     engine::{Hold, List},
-    op::{Lanes, Op},
+    op::{ConflictKeys, Op},
     schema::{Key, Row},
     view::{Stop, View},
     want::Want,
@@ -24,8 +24,8 @@ impl Op for ReadChunk {
     type Out = Vec<Slice>;
     const NAME: &'static str = "read";
 
-    fn lanes(&self) -> Lanes {
-        Lanes::new()
+    fn conflict_keys(&self) -> ConflictKeys {
+        ConflictKeys::new()
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Vec<Slice>, Stop> {
@@ -43,7 +43,7 @@ impl Op for ReadChunk {
 /// Finds which chunks of files have records. One trip.
 #[derive(Clone, Debug)]
 pub struct FindChunks(
-    /// Files, each with the first chunk to look at and the one behind the last.
+    /// Files, each with the first chunk to read and the one after the last.
     pub Vec<(Ino, u32, u32)>,
 );
 
@@ -52,8 +52,8 @@ impl Op for FindChunks {
     type Out = Vec<Vec<u32>>;
     const NAME: &'static str = "find_chunks";
 
-    fn lanes(&self) -> Lanes {
-        Lanes::new()
+    fn conflict_keys(&self) -> ConflictKeys {
+        ConflictKeys::new()
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Self::Out, Stop> {
@@ -79,7 +79,7 @@ pub struct ReadChunks {
     pub ino: Ino,
     /// First chunk.
     pub from: u32,
-    /// Chunk behind the last.
+    /// Chunk after the last.
     pub to: u32,
 }
 
@@ -87,8 +87,8 @@ impl Op for ReadChunks {
     type Out = Vec<(u32, Vec<Slice>)>;
     const NAME: &'static str = "read_chunks";
 
-    fn lanes(&self) -> Lanes {
-        Lanes::new()
+    fn conflict_keys(&self) -> ConflictKeys {
+        ConflictKeys::new()
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Self::Out, Stop> {

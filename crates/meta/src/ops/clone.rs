@@ -7,7 +7,7 @@ use super::{create::Made, rules};
 use crate::{
     change_log::Line,
     engine::{Hold, List, Write},
-    op::{At, Lane, Lanes, Op},
+    op::{At, ConflictKey, ConflictKeys, Op},
     schema::{DirStat, Entry, Key, Row},
     view::{Stop, View},
     want::Want,
@@ -28,7 +28,7 @@ pub struct CloneNode {
     /// Where the copy gets its name.
     pub at: At,
     /// Whether it gets it now, and who may see that.
-    pub naming: Naming,
+    pub visibility: Visibility,
     /// Whether owner, mode and times are kept; the owner only if it is the caller, unless that is
     /// root.
     pub preserve: bool,
@@ -40,7 +40,7 @@ pub struct CloneNode {
 
 /// How a copy gets its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Naming {
+pub enum Visibility {
     /// Later, by [`Attach`]: it is the root of a tree that is not whole yet.
     Later,
     /// Now, in a directory that nobody else can see yet.
@@ -53,11 +53,11 @@ impl Op for CloneNode {
     type Out = Attr;
     const NAME: &'static str = "clone";
 
-    fn lanes(&self) -> Lanes {
-        if self.naming == Naming::Visible {
-            smallvec![Lane::Dir(self.at.dir)]
+    fn conflict_keys(&self) -> ConflictKeys {
+        if self.visibility == Visibility::Visible {
+            smallvec![ConflictKey::Dir(self.at.dir)]
         } else {
-            smallvec![Lane::Node(self.ino)]
+            smallvec![ConflictKey::Node(self.ino)]
         }
     }
 
@@ -73,16 +73,16 @@ impl Op for CloneNode {
         reads.push(Want::node(self.source, Hold::Lock));
         reads.push(Want::all(List::Xattrs(self.source), Hold::None));
         let At { dir, name } = &self.at;
-        if self.naming == Naming::Visible {
+        if self.visibility == Visibility::Visible {
             reads.push(Want::node(*dir, Hold::Guard));
             reads.push(Want::get(Key::Entry(*dir, name.clone()), Hold::None));
         }
         // A listing may show a name twice, and then the conflict is with the copy made first.
-        if self.naming == Naming::Hidden && view.again() {
+        if self.visibility == Visibility::Hidden && view.again() {
             reads.push(Want::get(Key::Entry(*dir, name.clone()), Hold::None));
         }
         view.want(&reads)?;
-        if self.naming != Naming::Later && view.again() {
+        if self.visibility != Visibility::Later && view.again() {
             rules::require(view.entry(*dir, name, Hold::None)?.is_none(), FsError::Exists)?;
         }
         let source = rules::existing(view, self.source, Hold::Lock)?;
@@ -92,7 +92,7 @@ impl Op for CloneNode {
             rules::check(view, &self.caller, &source, access)?;
         }
         let attr = self.attr(view, &source);
-        let dir = if self.naming == Naming::Later { Ino::NONE } else { *dir };
+        let dir = if self.visibility == Visibility::Later { Ino::NONE } else { *dir };
         rules::admit(view, dir, (attr.uid, attr.gid), attr.space(), 1)?;
         self.content(view, &source, &chunks)?;
         view.insert(Row::Node(self.ino, attr));
@@ -106,7 +106,7 @@ impl Op for CloneNode {
 impl CloneNode {
     fn line(&self) -> Line {
         let Self { source, ino, preserve, umask, .. } = *self;
-        let top = self.naming != Naming::Hidden;
+        let top = self.visibility != Visibility::Hidden;
         Line::Clone { source, at: self.at.clone(), ino, preserve, umask, top }
     }
 
@@ -137,7 +137,7 @@ impl CloneNode {
         let now = view.now();
         let mut attr = *source;
         attr.nlink = if source.is_dir() { 2 } else { 1 };
-        attr.parent = if self.naming == Naming::Later { Ino::ROOT } else { self.at.dir };
+        attr.parent = if self.visibility == Visibility::Later { Ino::ROOT } else { self.at.dir };
         attr.flags = AttrFlags(source.flags.0 & !(AttrFlags::IMMUTABLE | AttrFlags::APPEND));
         attr.ctime = now;
         if self.preserve {
@@ -191,12 +191,12 @@ impl CloneNode {
 
     fn name(&self, view: &mut View<'_>, attr: &Attr) -> Result<(), Stop> {
         let at = &self.at;
-        if self.naming == Naming::Later {
+        if self.visibility == Visibility::Later {
             let now = view.now().sec;
             view.put(Row::Detached(self.ino, now));
             return Ok(());
         }
-        if self.naming == Naming::Visible {
+        if self.visibility == Visibility::Visible {
             named(view, at, self.ino, attr, (attr.space(), 1), &self.caller)?;
             return Ok(());
         }
@@ -229,8 +229,8 @@ impl Op for Attach {
     type Out = Made;
     const NAME: &'static str = "attach";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Dir(self.at.dir), Lane::Node(self.ino)]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Dir(self.at.dir), ConflictKey::Node(self.ino)]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Made, Stop> {

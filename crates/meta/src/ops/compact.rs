@@ -7,14 +7,14 @@ use super::rules;
 use crate::{
     change_log::Line,
     engine::{Hold, Write},
-    op::{Lane, Lanes, Op},
+    op::{ConflictKey, ConflictKeys, Op},
     schema::{Key, Row},
     view::{Stop, View},
     want::Want,
 };
 
 /// Replaces the first records of a chunk, if they are still those that were read, by one. Records
-/// appended meanwhile stay behind it. Neither length nor times change. Two trips.
+/// appended meanwhile stay after it. Neither length nor times change. Two trips.
 #[derive(Clone, Debug)]
 pub struct Compact {
     /// The file.
@@ -30,12 +30,12 @@ pub struct Compact {
 }
 
 impl Op for Compact {
-    /// Slices (id, size) that may be deleted at once because nothing shows them any more.
+    /// Slices (id, size) that may be deleted at once because nothing refers to them any more.
     type Out = Vec<(u64, u32)>;
     const NAME: &'static str = "compact";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Node(self.ino)]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Node(self.ino)]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Self::Out, Stop> {
@@ -111,7 +111,7 @@ impl Op for ForgetSlice {
     type Out = ();
     const NAME: &'static str = "forget_slice";
 
-    fn lanes(&self) -> Lanes {
+    fn conflict_keys(&self) -> ConflictKeys {
         smallvec![]
     }
 
@@ -137,12 +137,12 @@ pub struct DropChunk {
 }
 
 impl Op for DropChunk {
-    /// Slices that nothing shows any more.
+    /// Slices to which nothing refers any more.
     type Out = Vec<(u64, u32)>;
     const NAME: &'static str = "drop_chunk";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Node(self.ino)]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Node(self.ino)]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Self::Out, Stop> {
@@ -172,8 +172,8 @@ impl Op for ForgetFile {
     type Out = ();
     const NAME: &'static str = "forget_file";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Node(self.ino)]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Node(self.ino)]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<(), Stop> {
@@ -194,12 +194,12 @@ pub struct DropDelayed {
 }
 
 impl Op for DropDelayed {
-    /// Slices that nothing shows any more.
+    /// Slices to which nothing refers any more.
     type Out = Vec<(u64, u32)>;
     const NAME: &'static str = "drop_delayed";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Volume("delslices")]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Volume("delslices")]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Self::Out, Stop> {

@@ -11,7 +11,7 @@ use crate::{
     change_log::Line,
     effect_log::{Effect, EffectKind},
     engine::{Hold, Write},
-    op::{Lane, Lanes, Op},
+    op::{ConflictKey, ConflictKeys, Op},
     schema::{Key, Row},
     view::{Stop, View},
     want::Want,
@@ -46,8 +46,8 @@ impl Op for CopyRange {
     type Out = Copied;
     const NAME: &'static str = "copy_file_range";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Node(self.from), Lane::Node(self.to)]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Node(self.from), ConflictKey::Node(self.to)]
     }
 
     fn effect(&self, copied: &Copied) -> Option<Effect> {

@@ -9,7 +9,7 @@ use crate::{
     change_log::Line,
     effect_log::{Effect, EffectKind},
     engine::{Hold, Write},
-    op::{At, Lane, Lanes, Op},
+    op::{At, ConflictKey, ConflictKeys, Op},
     schema::{DirStat, Entry, Key, Row},
     view::{Stop, View},
     want::Want,
@@ -50,8 +50,8 @@ impl Op for Create {
     type Out = Made;
     const NAME: &'static str = "create";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Dir(self.at.dir)]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Dir(self.at.dir)]
     }
 
     fn effect(&self, _made: &Made) -> Option<Effect> {

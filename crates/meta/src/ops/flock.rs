@@ -7,7 +7,7 @@ use super::rules;
 use crate::{
     change_log::Line,
     engine::{Hold, List, Write},
-    op::{Lane, Lanes, Op},
+    op::{ConflictKey, ConflictKeys, Op},
     schema::{Change, FlockKind, Key, LockOwner, Row},
     view::{Stop, View},
     want::Want,
@@ -28,8 +28,8 @@ impl Op for Flock {
     type Out = ();
     const NAME: &'static str = "flock";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Node(self.ino)]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Node(self.ino)]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<(), Stop> {

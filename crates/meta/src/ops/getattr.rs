@@ -5,7 +5,7 @@ use sluice_types::{Attr, Ino};
 use super::rules;
 use crate::{
     engine::Hold,
-    op::{Lanes, Op},
+    op::{ConflictKeys, Op},
     view::{Stop, View},
 };
 
@@ -17,8 +17,8 @@ impl Op for GetAttr {
     type Out = Attr;
     const NAME: &'static str = "getattr";
 
-    fn lanes(&self) -> Lanes {
-        Lanes::new()
+    fn conflict_keys(&self) -> ConflictKeys {
+        ConflictKeys::new()
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Attr, Stop> {

@@ -9,7 +9,7 @@ use smallvec::smallvec;
 use super::rules;
 use crate::{
     engine::{Hold, Write},
-    op::{Lane, Lanes, Op},
+    op::{ConflictKey, ConflictKeys, Op},
     schema::{Extra, GroupKeys, Key, Member, Row, Secret},
     view::{Stop, View},
     want::Want,
@@ -71,8 +71,8 @@ impl Op for JoinGroup {
     type Out = ();
     const NAME: &'static str = "join_group";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Volume("session")]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Volume("session")]
     }
 
     /// # Errors
@@ -108,8 +108,8 @@ impl Op for LeaveGroup {
     type Out = bool;
     const NAME: &'static str = "leave_group";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Volume("session")]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Volume("session")]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {
@@ -127,8 +127,8 @@ impl Op for ReadGroupKeys {
     type Out = Option<GroupKeys>;
     const NAME: &'static str = "read_group_keys";
 
-    fn lanes(&self) -> Lanes {
-        Lanes::new()
+    fn conflict_keys(&self) -> ConflictKeys {
+        ConflictKeys::new()
     }
 
     /// # Errors
@@ -155,8 +155,8 @@ impl Op for AddGroupKey {
     type Out = GroupKeys;
     const NAME: &'static str = "add_group_key";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Volume("group keys")]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Volume("group keys")]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<GroupKeys, Stop> {

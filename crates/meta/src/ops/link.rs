@@ -8,7 +8,7 @@ use crate::{
     change_log::Line,
     effect_log::{Effect, EffectKind},
     engine::{Hold, Write},
-    op::{At, Lane, Lanes, Op},
+    op::{At, ConflictKey, ConflictKeys, Op},
     schema::{Entry, Key, Row},
     view::{Stop, View},
     want::Want,
@@ -29,8 +29,8 @@ impl Op for Link {
     type Out = Made;
     const NAME: &'static str = "link";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Dir(self.at.dir), Lane::Node(self.ino)]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Dir(self.at.dir), ConflictKey::Node(self.ino)]
     }
 
     fn effect(&self, _made: &Made) -> Option<Effect> {

@@ -4,7 +4,7 @@ use sluice_types::{Attr, FsError, Ino};
 
 use crate::{
     engine::Hold,
-    op::{At, Lanes, Op},
+    op::{At, ConflictKeys, Op},
     view::{Stop, View},
 };
 
@@ -16,8 +16,8 @@ impl Op for Lookup {
     type Out = (Ino, Attr);
     const NAME: &'static str = "lookup";
 
-    fn lanes(&self) -> Lanes {
-        Lanes::new()
+    fn conflict_keys(&self) -> ConflictKeys {
+        ConflictKeys::new()
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Self::Out, Stop> {

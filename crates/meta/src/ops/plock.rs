@@ -7,7 +7,7 @@ use super::rules;
 use crate::{
     change_log::Line,
     engine::{Hold, List, Write},
-    op::{Lane, Lanes, Op},
+    op::{ConflictKey, ConflictKeys, Op},
     schema::{Change, Key, LockOwner, PlockRange, Row},
     view::{Stop, View},
     want::Want,
@@ -31,8 +31,8 @@ impl Op for SetPlock {
     type Out = bool;
     const NAME: &'static str = "setlk";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Node(self.ino)]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Node(self.ino)]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {
@@ -90,8 +90,8 @@ impl Op for GetPlock {
     type Out = Option<(LockOwner, PlockRange)>;
     const NAME: &'static str = "getlk";
 
-    fn lanes(&self) -> Lanes {
-        Lanes::new()
+    fn conflict_keys(&self) -> ConflictKeys {
+        ConflictKeys::new()
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Self::Out, Stop> {

@@ -1,6 +1,6 @@
-//! Quotas: limits set and taken away, and usage put right.
+//! Operations on quotas: set and remove limits, and correct the usage.
 //!
-//! What must stay true: usage is changed only together with a look at what it was, so that no
+//! What must stay true: a commit that changes usage compares it with what was read, so that no
 //! charge that others commit meanwhile is lost.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::{
 use crate::{
     change_log::Line,
     engine::{Hold, Write},
-    op::{Lane, Lanes, Op},
+    op::{ConflictKey, ConflictKeys, Op},
     schema::{DirStat, Key, Quota, QuotaKey, Row},
     view::{Stop, View},
     want::Want,
@@ -29,7 +29,7 @@ impl Op for GetQuota {
     type Out = Option<Quota>;
     const NAME: &'static str = "get_quota";
 
-    fn lanes(&self) -> Lanes {
+    fn conflict_keys(&self) -> ConflictKeys {
         smallvec![]
     }
 
@@ -38,8 +38,8 @@ impl Op for GetQuota {
     }
 }
 
-/// Sets limits. The first of a directory make its record, with nothing used: clients that know it
-/// charge it from then on, and whoever set it has to count. Two trips.
+/// Sets limits. The first limits of a directory make its record, with zero usage. Clients that know
+/// the record charge it from then on. The caller has to count what is there. Two trips.
 #[derive(Clone, Copy, Debug)]
 pub struct SetLimits {
     /// What is limited.
@@ -55,8 +55,8 @@ impl Op for SetLimits {
     type Out = bool;
     const NAME: &'static str = "set_limits";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Volume("quota")]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Volume("quota")]
     }
 
     /// # Errors
@@ -78,7 +78,7 @@ impl Op for SetLimits {
     }
 }
 
-/// Takes limits away. Of users and groups the usage stays on record. Two trips.
+/// Removes limits. The usage of users and groups stays recorded. Two trips.
 #[derive(Clone, Copy, Debug)]
 pub struct DropLimits(pub QuotaKey);
 
@@ -87,8 +87,8 @@ impl Op for DropLimits {
     type Out = bool;
     const NAME: &'static str = "drop_limits";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Volume("quota")]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Volume("quota")]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {
@@ -104,8 +104,8 @@ impl Op for DropLimits {
     }
 }
 
-/// Looks at a directory's quota and at what lies below it. Two looks that see the same saw what was
-/// there at a moment between them. One trip.
+/// Reads a directory's quota and the usage below it. If two such reads return the same, that was
+/// the state at some time between them. One trip.
 #[derive(Clone, Debug)]
 pub struct LookAtTree {
     /// The directory.
@@ -114,7 +114,7 @@ pub struct LookAtTree {
     pub dirs: Arc<[Ino]>,
 }
 
-/// What a look saw.
+/// The result of [`LookAtTree`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeLook {
     /// The quota.
@@ -129,7 +129,7 @@ impl Op for LookAtTree {
     type Out = TreeLook;
     const NAME: &'static str = "look_at_tree";
 
-    fn lanes(&self) -> Lanes {
+    fn conflict_keys(&self) -> ConflictKeys {
         smallvec![]
     }
 
@@ -146,7 +146,7 @@ impl Op for LookAtTree {
     }
 }
 
-/// Adds to what is on record of a directory, as others do meanwhile. Two trips.
+/// Adds to the recorded usage of a directory, as others do meanwhile. Two trips.
 #[derive(Clone, Copy, Debug)]
 pub struct AddUsage {
     /// The directory.
@@ -159,8 +159,8 @@ impl Op for AddUsage {
     type Out = ();
     const NAME: &'static str = "add_usage";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Volume("quota")]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Volume("quota")]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<(), Stop> {
@@ -169,16 +169,16 @@ impl Op for AddUsage {
     }
 }
 
-/// Puts on record what was counted while the record said `seen`. Two trips.
+/// Records usage that was counted while the record said `seen`. Two trips.
 #[derive(Clone, Copy, Debug)]
 pub struct SetUsage {
     /// Whose usage.
     pub key: QuotaKey,
-    /// Bytes and inodes on record when the count began.
+    /// Bytes and inodes in the record when the count began.
     pub seen: (i64, i64),
     /// Bytes and inodes counted.
     pub counted: (i64, i64),
-    /// What was charged since the count began: whether it is added, or nothing is done.
+    /// If something was charged since the count began: whether to add that, or to do nothing.
     pub add_charged: bool,
 }
 
@@ -187,8 +187,8 @@ impl Op for SetUsage {
     type Out = bool;
     const NAME: &'static str = "set_usage";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Volume("quota")]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Volume("quota")]
     }
 
     /// # Errors

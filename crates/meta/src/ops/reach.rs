@@ -5,7 +5,7 @@ use sluice_types::{Access, Caller, FsError, Ino};
 use super::rules;
 use crate::{
     engine::{Hold, List},
-    op::{Lanes, Op},
+    op::{ConflictKeys, Op},
     schema::Row,
     view::{Stop, View},
 };
@@ -30,8 +30,8 @@ impl Op for Reach {
     type Out = ();
     const NAME: &'static str = "reach";
 
-    fn lanes(&self) -> Lanes {
-        Lanes::new()
+    fn conflict_keys(&self) -> ConflictKeys {
+        ConflictKeys::new()
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<(), Stop> {

@@ -5,7 +5,7 @@ use sluice_types::{FsError, Ino};
 
 use crate::{
     engine::Hold,
-    op::{Lanes, Op},
+    op::{ConflictKeys, Op},
     schema::{Key, Row},
     view::{Stop, View},
 };
@@ -18,8 +18,8 @@ impl Op for Readlink {
     type Out = Bytes;
     const NAME: &'static str = "readlink";
 
-    fn lanes(&self) -> Lanes {
-        Lanes::new()
+    fn conflict_keys(&self) -> ConflictKeys {
+        ConflictKeys::new()
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Bytes, Stop> {

@@ -15,7 +15,7 @@ use crate::{
     change_log::Line,
     effect_log::{Effect, EffectKind},
     engine::{Hold, Write},
-    op::{At, Lane, Lanes, Op},
+    op::{At, ConflictKey, ConflictKeys, Op},
     schema::{Counter, Entry, Key, Row},
     view::{Stop, View},
     want::Want,
@@ -89,8 +89,8 @@ impl Op for MoveTrees {
     type Out = Renamed;
     const NAME: &'static str = Rename::NAME;
 
-    fn lanes(&self) -> Lanes {
-        self.rename.lanes()
+    fn conflict_keys(&self) -> ConflictKeys {
+        self.rename.conflict_keys()
     }
 
     fn effect(&self, renamed: &Renamed) -> Option<Effect> {
@@ -114,11 +114,11 @@ impl Op for Rename {
     type Out = Renamed;
     const NAME: &'static str = "rename";
 
-    fn lanes(&self) -> Lanes {
+    fn conflict_keys(&self) -> ConflictKeys {
         if self.from.dir == self.to.dir {
-            smallvec![Lane::Dir(self.from.dir)]
+            smallvec![ConflictKey::Dir(self.from.dir)]
         } else {
-            smallvec![Lane::Dir(self.from.dir), Lane::Dir(self.to.dir)]
+            smallvec![ConflictKey::Dir(self.from.dir), ConflictKey::Dir(self.to.dir)]
         }
     }
 

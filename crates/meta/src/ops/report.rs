@@ -6,7 +6,7 @@ use smallvec::smallvec;
 use super::group::store;
 use crate::{
     engine::Hold,
-    op::{Lane, Lanes, Op},
+    op::{ConflictKey, ConflictKeys, Op},
     schema::{Extra, Key, Row},
     view::{Stop, View},
 };
@@ -24,8 +24,8 @@ impl Op for PutReport {
     type Out = ();
     const NAME: &'static str = "put_report";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Volume("report")]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Volume("report")]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<(), Stop> {
@@ -41,8 +41,8 @@ impl Op for ReadReport {
     type Out = Option<Bytes>;
     const NAME: &'static str = "read_report";
 
-    fn lanes(&self) -> Lanes {
-        Lanes::new()
+    fn conflict_keys(&self) -> ConflictKeys {
+        ConflictKeys::new()
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Option<Bytes>, Stop> {

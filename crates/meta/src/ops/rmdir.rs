@@ -12,7 +12,7 @@ use crate::{
     change_log::Line,
     effect_log::{Effect, EffectKind},
     engine::{Hold, Write},
-    op::{At, Lane, Lanes, Op},
+    op::{At, ConflictKey, ConflictKeys, Op},
     schema::Key,
     view::{Stop, View},
     want::Want,
@@ -35,8 +35,8 @@ impl Op for Rmdir {
     type Out = Removed;
     const NAME: &'static str = "rmdir";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Dir(self.at.dir)]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Dir(self.at.dir)]
     }
 
     fn effect(&self, _removed: &Removed) -> Option<Effect> {

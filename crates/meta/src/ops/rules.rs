@@ -279,7 +279,7 @@ fn admit_under(view: &mut View<'_>, key: QuotaKey, space: i64, inodes: i64) -> R
         }
         require(now.admits(space, inodes), FsError::Quota)?;
     }
-    view.needs_room(key, all_space, all_inodes);
+    view.expect_quota(key, all_space, all_inodes);
     Ok(())
 }
 

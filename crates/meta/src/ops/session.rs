@@ -7,7 +7,7 @@ use super::group;
 use crate::{
     change_log::Line,
     engine::{Hold, List, Write},
-    op::{Lane, Lanes, Op},
+    op::{ConflictKey, ConflictKeys, Op},
     schema::{Change, EXPIRED, Key, Row, Session, SessionInfo},
     view::{Stop, View},
     want::Want,
@@ -30,8 +30,8 @@ impl Op for PutSession {
     type Out = bool;
     const NAME: &'static str = "put_session";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Volume("session")]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Volume("session")]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {
@@ -65,8 +65,8 @@ impl Op for DropLocks {
     type Out = bool;
     const NAME: &'static str = "drop_locks";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Volume("session")]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Volume("session")]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {
@@ -109,8 +109,8 @@ impl Op for ListSustained {
     type Out = Vec<Ino>;
     const NAME: &'static str = "list_sustained";
 
-    fn lanes(&self) -> Lanes {
-        Lanes::new()
+    fn conflict_keys(&self) -> ConflictKeys {
+        ConflictKeys::new()
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Vec<Ino>, Stop> {
@@ -140,8 +140,8 @@ impl Op for DropSession {
     type Out = bool;
     const NAME: &'static str = "drop_session";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Volume("session")]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Volume("session")]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {

@@ -8,7 +8,7 @@ use crate::{
     change_log::Line,
     effect_log::{Effect, EffectKind},
     engine::{Hold, Write},
-    op::{Lane, Lanes, Op},
+    op::{ConflictKey, ConflictKeys, Op},
     schema::{QuotaKey, Row},
     view::{Stop, View},
 };
@@ -74,8 +74,8 @@ impl Op for SetAttr {
     type Out = Attr;
     const NAME: &'static str = "setattr";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Node(self.ino)]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Node(self.ino)]
     }
 
     fn effect(&self, _attr: &Attr) -> Option<Effect> {

@@ -6,7 +6,7 @@ use smallvec::smallvec;
 use super::rules;
 use crate::{
     engine::{Hold, Write},
-    op::{Lane, Lanes, Op},
+    op::{ConflictKey, ConflictKeys, Op},
     schema::{Key, Row, VolumeFormat},
     view::{Stop, View},
     want::Want,
@@ -27,8 +27,8 @@ impl Op for ChangeSetting {
     type Out = ();
     const NAME: &'static str = "change_setting";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Volume("setting")]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Volume("setting")]
     }
 
     /// # Errors
@@ -58,8 +58,8 @@ impl Op for DropDirStats {
     type Out = ();
     const NAME: &'static str = "drop_dir_stats";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Volume("setting")]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Volume("setting")]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<(), Stop> {

@@ -7,7 +7,7 @@ use super::removal::destroy;
 use crate::{
     change_log::Line,
     engine::Hold,
-    op::{Lane, Lanes, Op},
+    op::{ConflictKey, ConflictKeys, Op},
     schema::{Key, Row},
     view::{Stop, View},
     want::Want,
@@ -32,8 +32,8 @@ impl Op for DropSustained {
     type Out = Option<u64>;
     const NAME: &'static str = "drop_sustained";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Node(self.ino)]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Node(self.ino)]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Option<u64>, Stop> {

@@ -7,7 +7,7 @@ use super::rules;
 use crate::{
     change_log::Line,
     engine::Hold,
-    op::{Lane, Lanes, Op},
+    op::{ConflictKey, ConflictKeys, Op},
     schema::Row,
     view::{Stop, View},
 };
@@ -25,8 +25,8 @@ impl Op for Touch {
     type Out = Attr;
     const NAME: &'static str = "touch";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Node(self.ino)]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Node(self.ino)]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Attr, Stop> {

@@ -15,7 +15,7 @@ use crate::{
     change_log::Line,
     effect_log::{Effect, EffectKind},
     engine::{Hold, List, Write},
-    op::{Lane, Lanes, Op},
+    op::{ConflictKey, ConflictKeys, Op},
     schema::{DirStat, Key, Row},
     view::{Stop, View},
     want::Want,
@@ -41,8 +41,8 @@ impl Op for Truncate {
     type Out = Attr;
     const NAME: &'static str = "truncate";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Node(self.ino)]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Node(self.ino)]
     }
 
     fn effect(&self, _attr: &Attr) -> Option<Effect> {
@@ -118,8 +118,8 @@ impl Op for Fallocate {
     type Out = Attr;
     const NAME: &'static str = "fallocate";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Node(self.ino)]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Node(self.ino)]
     }
 
     fn effect(&self, _attr: &Attr) -> Option<Effect> {
@@ -220,7 +220,7 @@ pub fn changed_content(attr: &mut Attr, mtime: Time, now: Time) {
 }
 
 /// Hides what the file shows in `from .. to`. Chunks that lie in it whole are dropped, so that no
-/// chunk is left behind the end of a file: the records of a deleted file are only looked for up to
+/// chunk is left after the end of a file: the records of a deleted file are only looked for up to
 /// its length. The rest gets holes.
 fn zero(view: &mut View<'_>, ino: Ino, from: u64, to: u64, file_end: u64) -> Result<(), Stop> {
     let (first, last) = ((from / CHUNK_SIZE) as u32, ((to - 1) / CHUNK_SIZE) as u32);
@@ -241,8 +241,8 @@ fn zero(view: &mut View<'_>, ino: Ino, from: u64, to: u64, file_end: u64) -> Res
     drop_chunks(view, ino, &dropped)
 }
 
-/// Drops whole chunks. Slices that nothing shows any more stay on record until the next cleaning
-/// deletes their blocks.
+/// Drops whole chunks. Slices to which nothing refers any more stay recorded until the next
+/// cleaning deletes their blocks.
 fn drop_chunks(view: &mut View<'_>, ino: Ino, chunks: &[(u32, Vec<Slice>)]) -> Result<(), Stop> {
     let mut reads = refs(chunks.iter().flat_map(|(_, records)| records));
     reads.extend(chunks.iter().map(|(index, _)| Want::get(Key::Chunk(ino, *index), Hold::Lock)));
@@ -263,7 +263,7 @@ fn drop_chunks(view: &mut View<'_>, ino: Ino, chunks: &[(u32, Vec<Slice>)]) -> R
     Ok(())
 }
 
-/// The references of the slices that records show.
+/// The references of the slices to which records refer.
 fn refs<'s>(records: impl Iterator<Item = &'s Slice>) -> Vec<Want> {
     let shown = records.filter(|slice| !slice.is_hole());
     shown.map(|slice| Want::get(Key::SliceRef(slice.id, slice.size), Hold::Lock)).collect()

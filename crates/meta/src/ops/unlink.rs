@@ -10,7 +10,7 @@ use crate::{
     change_log::Line,
     effect_log::{Effect, EffectKind},
     engine::{Hold, Write},
-    op::{At, Lanes, Op},
+    op::{At, ConflictKeys, Op},
     schema::Key,
     view::{Stop, View},
     want::Want,
@@ -42,10 +42,10 @@ impl Op for Unlink {
     type Out = Removed;
     const NAME: &'static str = "unlink";
 
-    fn lanes(&self) -> Lanes {
+    fn conflict_keys(&self) -> ConflictKeys {
         // Removals of different names do not meet: the directory is only guarded, and what changes
         // of it adds up.
-        Lanes::new()
+        ConflictKeys::new()
     }
 
     fn effect(&self, _removed: &Removed) -> Option<Effect> {

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     change_log::Line,
     engine::Write as Change,
-    op::{Lane, Lanes, Op},
+    op::{ConflictKey, ConflictKeys, Op},
     schema::Row,
     view::{Stop, View},
 };
@@ -35,8 +35,8 @@ impl Op for Write {
     type Out = Attr;
     const NAME: &'static str = "write";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Node(self.ino)]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Node(self.ino)]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Attr, Stop> {

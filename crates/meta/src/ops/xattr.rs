@@ -9,7 +9,7 @@ use crate::{
     change_log::Line,
     effect_log::{Effect, EffectKind},
     engine::{Hold, List},
-    op::{Lane, Lanes, Op},
+    op::{ConflictKey, ConflictKeys, Op},
     schema::{Key, Row},
     view::{Stop, View},
     want::Want,
@@ -42,8 +42,8 @@ impl Op for GetXattr {
     type Out = Bytes;
     const NAME: &'static str = "getxattr";
 
-    fn lanes(&self) -> Lanes {
-        Lanes::new()
+    fn conflict_keys(&self) -> ConflictKeys {
+        ConflictKeys::new()
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Bytes, Stop> {
@@ -62,8 +62,8 @@ impl Op for ListXattr {
     type Out = Vec<Name>;
     const NAME: &'static str = "listxattr";
 
-    fn lanes(&self) -> Lanes {
-        Lanes::new()
+    fn conflict_keys(&self) -> ConflictKeys {
+        ConflictKeys::new()
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Vec<Name>, Stop> {
@@ -95,8 +95,8 @@ impl Op for SetXattr {
     type Out = ();
     const NAME: &'static str = "setxattr";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Node(self.ino)]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Node(self.ino)]
     }
 
     fn effect(&self, _done: &()) -> Option<Effect> {
@@ -145,8 +145,8 @@ impl Op for RemoveXattr {
     type Out = ();
     const NAME: &'static str = "removexattr";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Node(self.ino)]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Node(self.ino)]
     }
 
     fn effect(&self, _done: &()) -> Option<Effect> {

@@ -1,7 +1,7 @@
-//! Counts what quotas count, and compares.
+//! Counts the usage that quotas record, and compares the two.
 //!
-//! What must stay true: a client that writes is not accused. A difference counts when several looks
-//! find the same one.
+//! What must stay true: concurrent writes cause no false report. A difference counts only if
+//! several reads find the same one.
 
 use std::time::Duration;
 
@@ -20,26 +20,26 @@ use crate::{
     tree::Progress,
 };
 
-/// Most directories of a tree that are looked at at once: some 2 MB.
+/// Most directories of a tree that are read together: some 2 MB.
 const MOST_DIRS: usize = 10_000;
-/// How long a tree that others change is looked at.
+/// How long a tree is read while others change it.
 const LONGEST: Duration = Duration::from_secs(30);
-/// Counts before the last one is taken although others changed something meanwhile.
+/// Counts of one tree. The last one is used even if others changed something meanwhile.
 const TRIES: usize = 10;
-/// Looks that must find the same difference.
-const LOOKS: usize = 3;
+/// Reads that must find the same difference.
+const SAME_READS: usize = 3;
 
 /// How usage is counted.
 pub struct Counting<'a> {
-    /// Entry by entry, and not by the statistics of directories.
+    /// Count each entry, and do not use the statistics of directories.
     pub strict: bool,
-    /// Ends it.
+    /// Interrupts the count.
     pub interrupt: &'a Interrupt,
-    /// Called with what is done.
+    /// Called with the progress.
     pub progress: Progress<'a>,
 }
 
-/// Usage on record, and as counted: bytes and inodes.
+/// Recorded and counted usage: bytes and inodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
     /// Whose.
@@ -51,7 +51,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// What is on record, less what was counted.
+    /// The recorded usage minus the counted usage.
     pub fn difference(&self) -> (i64, i64) {
         let (space, inodes) = used(self.stored);
         (space - self.counted.0, inodes - self.counted.1)
@@ -63,7 +63,8 @@ fn used(quota: Option<Quota>) -> (i64, i64) {
 }
 
 impl Meta {
-    /// Counts below a directory with a quota and puts it on record; whether the record is exact.
+    /// Counts the usage below a directory with a quota, and records it. Returns whether the record
+    /// is exact.
     ///
     /// # Errors
     /// [`FsError::NoData`] if the directory has no quota.
@@ -87,8 +88,8 @@ impl Meta {
         Ok(false)
     }
 
-    /// What is on record of a directory and what lies below it, at one moment; `None` if it cannot
-    /// be seen at once: the count is to be strict, there are too many directories, some have no
+    /// The recorded usage of a directory and the usage below it, both at one time. `None` if that
+    /// is impossible: the count is to be strict, there are too many directories, some have no
     /// statistics, or others change something all the time.
     fn seen_at_once(&self, dir: Ino, counting: &Counting<'_>) -> FsResult<Option<Usage>> {
         let until = wait::now() + LONGEST;
@@ -124,7 +125,7 @@ impl Meta {
         self.walked_usage(dir, counting.interrupt, counting.progress)
     }
 
-    /// Compares what is on record of a directory with what lies below it.
+    /// Compares the recorded usage of a directory with the usage below it.
     ///
     /// # Errors
     /// [`FsError::NoData`] if the directory has no quota.
@@ -141,7 +142,7 @@ impl Meta {
         let mut usage: Usage = look()?;
         let mut same = 1;
         for _ in 0..TRIES {
-            if usage.difference() == (0, 0) || same == LOOKS {
+            if usage.difference() == (0, 0) || same == SAME_READS {
                 break;
             }
             let next = look()?;
@@ -151,12 +152,12 @@ impl Meta {
         Ok(usage)
     }
 
-    /// What all users and groups use, on record and as counted.
+    /// The recorded and the counted usage of all users and groups.
     ///
     /// Memory: some 100 bytes for each of them.
     pub fn compare_owners(&self, counting: &Counting<'_>) -> FsResult<Vec<Usage>> {
         let mut usage = self.look_at_owners(counting)?;
-        for _ in 1..LOOKS {
+        for _ in 1..SAME_READS {
             if usage.iter().all(|usage| usage.difference() == (0, 0)) {
                 break;
             }
@@ -165,7 +166,7 @@ impl Meta {
             for usage in &mut usage {
                 let known = before.get(&usage.key).map(Usage::difference);
                 if known != Some(usage.difference()) {
-                    // Somebody writes there.
+                    // Another client writes there.
                     usage.counted = used(usage.stored);
                 }
             }
@@ -203,7 +204,7 @@ impl Meta {
         Ok(usage.collect())
     }
 
-    /// Counts what users and groups use and puts it on record; whether the records are exact.
+    /// Counts the usage of users and groups, and records it. Returns whether the records are exact.
     pub fn settle_owners(&self, counting: &Counting<'_>) -> FsResult<bool> {
         for left in (0..TRIES).rev() {
             let usage = self.look_at_owners(counting)?;

@@ -1,10 +1,11 @@
-//! Quotas from the outside: list, set, take away, count again.
+//! Quotas as commands use them: list, set, remove, count again.
 //!
-//! What must stay true: a quota that is set while others write ends exact. Its record is made
-//! first, with nothing used. Clients charge it once they know it, which they do after a heartbeat.
-//! From then on what lies below and what is on record differ by the same amount, whatever they
-//! change. That amount is seen when two looks at all directories and at the record, one after the
-//! other, see the same, and is added to the record.
+//! What must stay true: the usage of a quota is exact in the end, even if others write while it is
+//! set. The record is made first, with zero usage. Clients charge it once they know it, which is
+//! after a heartbeat. From then on, the usage below the directory and the recorded usage differ by
+//! a constant amount, whatever clients change. To find this amount, all directories and the record
+//! are read twice, one read after the other. If both reads are equal, the amount is added to the
+//! record.
 
 mod count;
 mod others;
@@ -25,13 +26,13 @@ use crate::{
     tree::Progress,
 };
 
-/// How a change of a quota went.
+/// The result of setting a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaSet {
     /// The quota as it is now.
     pub quota: Quota,
-    /// Whether its usage is exact. If not, others wrote too much to count it; a check at a quieter
-    /// time repairs it.
+    /// Whether its usage is exact. If not, others wrote too much during the count. A later check
+    /// repairs it.
     pub settled: bool,
 }
 
@@ -56,9 +57,9 @@ impl Meta {
         self.read(&GetQuota(key), interrupt)
     }
 
-    /// Sets limits. The first of a directory, and the first of any user or group, count what is
-    /// there; `waiting` is called with the number of other clients if they have to learn of it
-    /// first.
+    /// Sets limits. The first limits of a directory, and the first of any user or group, count the
+    /// present usage. If other clients must learn of the quota first, `waiting` is called with
+    /// their number.
     ///
     /// # Errors
     /// [`FsError::NotFound`] and [`FsError::NotDir`] if there is no such directory.
@@ -87,7 +88,7 @@ impl Meta {
         Ok(QuotaSet { quota, settled })
     }
 
-    /// Takes limits away; whether there were any.
+    /// Removes limits. Returns whether there were any.
     pub fn delete_quota(&self, key: QuotaKey, interrupt: &Interrupt) -> FsResult<bool> {
         let deleted = self.run(DropLimits(key), interrupt)?;
         self.patiently(interrupt, || self.reload_usage())?;
@@ -102,8 +103,8 @@ impl Meta {
         }
     }
 
-    /// Switches on what a quota needs that the volume does not count yet; whether that is usage of
-    /// users and groups.
+    /// Enables what a quota needs and the volume does not count yet. Returns whether that is the
+    /// usage of users and groups.
     fn begin_to_count(&self, key: QuotaKey, interrupt: &Interrupt, progress: Progress<'_>) -> FsResult<bool> {
         let old = self.patiently(interrupt, || Self::load_format(self.engine.as_ref()))?;
         let old = old.ok_or(FsError::NotFound)?;

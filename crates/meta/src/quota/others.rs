@@ -1,8 +1,8 @@
 //! Waits until other clients know of a quota.
 //!
-//! What must stay true: a client that is said to know it has loaded all quotas since the wait
-//! began. It shows that it lives, and loads them right after that. So once it has shown it a second
-//! time it has loaded them.
+//! What must stay true: a client counts as informed only if it has loaded all quotas since the wait
+//! began. A client loads them right after it renews its session. So after its second renewal it has
+//! loaded them.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use sluice_types::{FsResult, wait};
 
 use crate::{batch::Interrupt, engine::Scan, meta::Meta, schema::Row};
 
-/// Time between two looks.
-const LOOK: Duration = Duration::from_millis(300);
+/// Time between two checks.
+const CHECK_INTERVAL: Duration = Duration::from_millis(300);
 /// Longest wait: five heartbeats, after which our own clients count as dead.
 const LONGEST: Duration = Duration::from_mins(1);
 
@@ -39,7 +39,7 @@ impl Meta {
         Ok(others)
     }
 
-    /// Waits until all of them have loaded the quotas, or are gone; whether they have.
+    /// Waits until all of them have loaded the quotas, or are gone. Returns whether they have.
     pub(super) fn await_others(&self, mut others: Vec<Other>, interrupt: &Interrupt) -> FsResult<bool> {
         let until = wait::now() + LONGEST;
         while !others.is_empty() {
@@ -49,7 +49,7 @@ impl Meta {
             if wait::now() >= until {
                 return Ok(false);
             }
-            interrupt.sleep(LOOK);
+            interrupt.sleep(CHECK_INTERVAL);
             let there = self.others(interrupt)?;
             others.retain_mut(|other| {
                 let Some(now) = there.iter().find(|now| now.sid == other.sid) else { return false };

@@ -10,6 +10,8 @@ pub struct Member {
     pub sid: u64,
     /// Name of the group.
     pub group: String,
+    /// The name by which blocks are given to it. One that comes back with it owns the same blocks.
+    pub name: String,
     /// Where it answers, as `host:port`.
     pub address: String,
     /// Its share of the blocks, compared with that of the others. At 0 it gets no new ones.
@@ -21,6 +23,8 @@ pub struct Member {
     pub fingerprint: Option<[u8; 32]>,
     /// When it joined last, Unix seconds.
     pub joined: i64,
+    /// Until when it asks the member that owned a block before, Unix seconds; 0 for never.
+    pub backup_until: i64,
 }
 
 impl Member {
@@ -46,11 +50,13 @@ mod tests {
         let member = Member {
             sid: 7,
             group: "g".into(),
+            name: String::new(),
             address: "h:1".into(),
             weight: 100,
             epoch: 2,
             fingerprint: None,
             joined: 5,
+            backup_until: 0,
         };
         assert_eq!(Member::parse(json), Some(member.clone()));
         let sealed = Member { fingerprint: Some([9; 32]), ..member };

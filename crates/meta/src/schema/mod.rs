@@ -59,7 +59,7 @@ pub enum Key {
     Xattr(Ino, Name),
     /// The slice records of one chunk of a file.
     Chunk(Ino, u32),
-    /// How many records show a slice, by id and size.
+    /// How many records refer to a slice, by id and size.
     SliceRef(u64, u32),
     /// A deleted file whose chunks are still to be removed, by inode and length.
     DelFile(Ino, u64),
@@ -105,7 +105,7 @@ pub enum Row {
     Xattr(Ino, Name, Bytes),
     /// Oldest record first.
     Chunk(Ino, u32, Vec<Slice>),
-    /// References, 1 for a slice shown by one record. A slice without a stored row has one.
+    /// References, 1 for a slice to which one record refers. A slice without a stored row has one.
     SliceRef(u64, u32, i64),
     /// Unix seconds of the deletion.
     DelFile(Ino, u64, i64),

@@ -10,7 +10,7 @@ use crate::{
     meta::Meta,
     op::At,
     ops::{
-        clone::{Attach, CloneNode, Naming},
+        clone::{Attach, CloneNode, Visibility},
         getattr::GetAttr,
     },
     schema::{Entry, Row},
@@ -62,14 +62,16 @@ impl Meta {
         if !source.is_dir() {
             let length = if source.is_file() { source.length } else { 0 };
             let at = clone.at.clone();
-            let attr = self.run(walk.node(clone.source, length, ino, at, Naming::Visible), interrupt)?;
+            let attr = self.run(walk.node(clone.source, length, ino, at, Visibility::Visible), interrupt)?;
             progress(1);
             return Ok((ino, attr));
         }
         if clone.at.dir == clone.source {
             return Err(FsError::Invalid);
         }
-        walk.count(&self.run(walk.node(clone.source, 0, ino, clone.at.clone(), Naming::Later), interrupt)?);
+        walk.count(
+            &self.run(walk.node(clone.source, 0, ino, clone.at.clone(), Visibility::Later), interrupt)?,
+        );
         let built = walk.fill(clone.source, ino).and_then(|()| {
             if interrupt.is_set() {
                 return Err(FsError::Interrupted);
@@ -154,13 +156,13 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn node(&self, source: Ino, length: u64, ino: Ino, at: At, naming: Naming) -> CloneNode {
+    fn node(&self, source: Ino, length: u64, ino: Ino, at: At, visibility: Visibility) -> CloneNode {
         CloneNode {
             source,
             length,
             ino,
             at,
-            naming,
+            visibility,
             preserve: self.clone.preserve,
             umask: self.clone.umask,
             caller: self.clone.caller.clone(),
@@ -203,7 +205,7 @@ impl Walk<'_> {
         }
         let clone = |((entry, name), ino): ((Entry, Name), Ino)| {
             let length = if entry.kind == FileType::File { CHUNK_SIZE } else { 0 };
-            self.node(entry.ino, length, ino, At::new(into, name), Naming::Hidden)
+            self.node(entry.ino, length, ino, At::new(into, name), Visibility::Hidden)
         };
         let inos = self.meta.new_inos(sources.len(), self.interrupt)?;
         Ok(sources.into_iter().zip(inos).map(clone).collect())

@@ -58,7 +58,7 @@ pub type Removed<'r> = &'r (dyn Fn(Ino, RemovedNode) + Sync);
 type Named = (Ino, At);
 
 /// A directory on its way out.
-struct Doomed {
+struct PendingDir {
     ino: Ino,
     at: At,
     /// Whether all that was seen in it is gone.
@@ -78,13 +78,13 @@ impl Remover<'_> {
     /// Removes a directory with its content. The way down is a list and not the stack, which a deep
     /// tree would overflow.
     fn remove_dir(&self, at: &At, ino: Ino) -> FsResult<()> {
-        let mut left = vec![Doomed { ino, at: at.clone(), emptied: false }];
+        let mut left = vec![PendingDir { ino, at: at.clone(), emptied: false }];
         while let Some(dir) = left.last_mut() {
             if !dir.emptied {
                 let below = self.empty(dir.ino)?;
                 dir.emptied = below.len() < MOST_DIRS;
                 if !below.is_empty() {
-                    left.extend(below.into_iter().map(|(ino, at)| Doomed { ino, at, emptied: false }));
+                    left.extend(below.into_iter().map(|(ino, at)| PendingDir { ino, at, emptied: false }));
                     continue;
                 }
             }
@@ -109,7 +109,7 @@ impl Remover<'_> {
         Ok(())
     }
 
-    fn rmdir(&self, dir: &Doomed) -> FsResult<()> {
+    fn rmdir(&self, dir: &PendingDir) -> FsResult<()> {
         let (at, skip_trash, caller) = (dir.at.clone(), self.skip_trash, self.caller.clone());
         let done = self.meta.run(Rmdir { at, hint: Some(dir.ino), skip_trash, caller }, self.interrupt)?;
         (self.removed)(done.ino, done.node);

@@ -1,7 +1,7 @@
 //! What lies below a directory: its directories, and what they hold, by statistics or by a walk.
 //!
 //! What must stay true: a directory is said to have no statistics only if it has none. What lies
-//! below one without is not counted at one moment.
+//! below one without is not counted at one point in time.
 
 use rustc_hash::FxHashSet;
 use sluice_types::{Attr, Caller, FileType, FsError, FsResult, Ino};
@@ -87,7 +87,7 @@ impl Meta {
         if bare.is_empty() {
             return Ok(known);
         }
-        // A directory that is removed loses its statistics: it may have gone between the looks at
+        // A directory that is removed loses its statistics: it may have gone between the reads of
         // the one record and at the other.
         let reads: Vec<Read> = bare.iter().map(|(dir, _)| Read::Get(Key::Node(*dir))).collect();
         let found = self.patiently(interrupt, || self.engine.read(&reads))?;

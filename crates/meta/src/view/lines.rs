@@ -13,7 +13,7 @@ impl View<'_> {
 }
 
 impl Batch<'_> {
-    /// What its operations write, and behind that their lines in their order.
+    /// What its operations write, and after that their lines in their order.
     pub(super) fn take_writes(&mut self) -> Vec<Write> {
         let mut writes = std::mem::take(&mut self.overlay).into_writes();
         writes.extend(self.lines.iter().map(|line| self.known.write_line(line, self.now)));

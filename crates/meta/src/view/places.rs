@@ -1,4 +1,4 @@
-//! What an operation takes from memory instead of asking for it: the commit compares it.
+//! Records that an operation takes from memory instead of reading them. The commit compares them.
 
 use sluice_types::Ino;
 
@@ -10,25 +10,25 @@ use crate::{
 };
 
 impl View<'_> {
-    /// Relies on a record as this client remembers it, without asking for it: the commit compares
-    /// it. If the batch has read the record, that counts.
+    /// Uses a record from the memory of this client, without a read. The commit compares it. If the
+    /// batch has read the record, that one is used.
     pub(crate) fn remember(&mut self, row: Row) {
         self.outcome.remembered.push(row);
     }
 
-    /// Relies on it that a quota admits so many bytes and inodes, those that earlier operations of
-    /// the batch charge included: the commit compares.
-    pub(crate) fn needs_room(&mut self, key: QuotaKey, space: i64, inodes: i64) {
+    /// Requires that a quota allows so many bytes and inodes, including what earlier operations of
+    /// the batch charge. The commit checks that.
+    pub(crate) fn expect_quota(&mut self, key: QuotaKey, space: i64, inodes: i64) {
         self.outcome.rooms.push((key, (space, inodes)));
     }
 
-    /// Whether the batch has read a record, or decided what becomes of it.
+    /// Whether the batch has read a record, or decided about it.
     pub(crate) fn has_read(&self, key: &Key) -> bool {
         self.batch.rows.contains_key(key) || self.is_pending(key)
     }
 
-    /// Whether what is remembered of where directories lie is from the count of moves that the
-    /// batch relies on.
+    /// Whether the cached parents of directories are from the value of the move counter that the
+    /// batch uses.
     fn trusts_places(&self) -> bool {
         let remembered = self.batch.known.moves();
         match self.batch.rows.get(&Key::Counter(Counter::DirMoves)) {
@@ -38,7 +38,7 @@ impl View<'_> {
         }
     }
 
-    /// The directory in which a directory lies at the commit, if [`Counter::DirMoves`] is held.
+    /// The parent of a directory at the commit, if [`Counter::DirMoves`] is held.
     pub(crate) fn above(&mut self, dir: Ino) -> Result<Option<Ino>, Stop> {
         let (key, batch) = (Key::Node(dir), self.batch);
         let moved = batch.overlay.get(&key).is_some();
@@ -52,7 +52,7 @@ impl View<'_> {
         }
         let Some(attr) = self.node(dir, Hold::Guard)? else { return Ok(None) };
         if !moved {
-            self.learns(Fact::Above(dir, attr.parent));
+            self.learns(Fact::Parent(dir, attr.parent));
         }
         Ok(Some(attr.parent))
     }

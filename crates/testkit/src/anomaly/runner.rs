@@ -92,7 +92,7 @@ impl<'e> Actor<'e> {
                 if found != Found::Names(Vec::new()) {
                     return Ok(Some(End::GaveUp));
                 }
-                self.commit.expects.push(Expect::Vacant(dir));
+                self.commit.expects.push(Expect::Empty(dir));
             }
             Step::If(claim) => {
                 if !self.saw.get(&claim.key()).is_some_and(|row| claim.holds(row.as_ref())) {

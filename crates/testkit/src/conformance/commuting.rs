@@ -170,7 +170,7 @@ pub fn quotas_of_many_threads_are_filled_and_no_more(factory: &Factory<'_>) {
                 for round in 0..ROUNDS {
                     // Every second one asks for both.
                     let asks = if (number + round) % 2 == 0 { &keys[..] } else { &keys[..1] };
-                    let expects = asks.iter().map(|key| Expect::Room(*key, 0, 1)).collect();
+                    let expects = asks.iter().map(|key| Expect::QuotaAllows(*key, 0, 1)).collect();
                     let writes = asks.iter().map(|key| Write::Charge(*key, 4096, 1)).collect();
                     let commit = Commit { expects, writes, ..Commit::default() };
                     loop {

@@ -1,4 +1,4 @@
-//! What a commit may expect of what was read before: held records, absent records, vacant
+//! What a commit may expect of what was read before: held records, absent records, empty
 //! directories.
 //!
 //! Between the reads and the commit a rival changes something.
@@ -15,7 +15,7 @@ use super::{
     store::{Store, assert_conflict, name, names, node},
 };
 
-/// A commit that changes nothing that anybody looks at.
+/// A commit that changes nothing that anybody reads.
 fn mark() -> Vec<Write> {
     vec![Write::Put(file_row(777))]
 }
@@ -203,7 +203,7 @@ pub fn a_followed_entry_is_held(factory: &Factory<'_>) {
 }
 
 /// The directory may hold what this very commit deletes, and nothing else.
-pub fn vacant_spares_what_the_commit_deletes(factory: &Factory<'_>) {
+pub fn empty_spares_what_the_commit_deletes(factory: &Factory<'_>) {
     let called = names("child", 3);
     let rows = || {
         let mut rows = vec![dir_row(2), dir_row(20), entry_row(20, &called[0], 99)];
@@ -211,7 +211,7 @@ pub fn vacant_spares_what_the_commit_deletes(factory: &Factory<'_>) {
         rows
     };
     let reads = [Read::Get(node(2)), Read::Names { dir: Ino(2), limit: 4 }];
-    let expects = || vec![Expect::Row(dir_row(2), Hold::Lock), Expect::Vacant(Ino(2))];
+    let expects = || vec![Expect::Row(dir_row(2), Hold::Lock), Expect::Empty(Ino(2))];
     let deletes = |count: usize| {
         let mut writes: Vec<Write> =
             called[..count].iter().map(|name| Write::Delete(Key::Entry(Ino(2), name.clone()))).collect();
@@ -232,7 +232,7 @@ pub fn vacant_spares_what_the_commit_deletes(factory: &Factory<'_>) {
 }
 
 /// rmdir against create: never both.
-pub fn vacant_and_a_guarded_create_exclude_each_other(factory: &Factory<'_>) {
+pub fn empty_and_a_guarded_create_exclude_each_other(factory: &Factory<'_>) {
     let create = || {
         let guard = vec![Read::Get(node(2))];
         let writes = vec![
@@ -243,7 +243,7 @@ pub fn vacant_and_a_guarded_create_exclude_each_other(factory: &Factory<'_>) {
     };
     let rmdir = || {
         let reads = vec![Read::Get(node(2)), Read::Names { dir: Ino(2), limit: 1 }];
-        let expects = vec![Expect::Row(dir_row(2), Hold::Lock), Expect::Vacant(Ino(2))];
+        let expects = vec![Expect::Row(dir_row(2), Hold::Lock), Expect::Empty(Ino(2))];
         (reads, commit(expects, vec![Write::Delete(node(2))]))
     };
     for (ours, theirs) in [(rmdir(), create()), (create(), rmdir())] {
@@ -326,8 +326,8 @@ pub fn what_was_not_read_is_compared_too(factory: &Factory<'_>) {
         (Expect::Absent(Key::Entry(Ino(2), name("a"))), false),
         (Expect::Row(entry_row(2, &name("a"), 9), Hold::Guard), true),
         (Expect::Row(entry_row(2, &name("a"), 10), Hold::Guard), false),
-        (Expect::Vacant(Ino(2)), false),
-        (Expect::Vacant(Ino(3)), true),
+        (Expect::Empty(Ino(2)), false),
+        (Expect::Empty(Ino(3)), true),
     ];
     for (expect, holds) in cases {
         let shown = format!("{expect:?}");
@@ -359,6 +359,6 @@ pub fn expectations_without_writes_are_checked(factory: &Factory<'_>) {
     store.read_and_commit(&lock, vec![Expect::Row(dir_row(2), Hold::Lock)], vec![]).expect("it holds");
     let reads = [Read::Get(node(2)), Read::Names { dir: Ino(2), limit: 1 }];
     store.write(vec![Write::Insert(entry_row(2, &name("a"), 9))]);
-    let answer = store.read_and_commit(&reads, vec![Expect::Vacant(Ino(2))], vec![]);
+    let answer = store.read_and_commit(&reads, vec![Expect::Empty(Ino(2))], vec![]);
     assert_conflict(&answer, &node(2));
 }

@@ -1,4 +1,4 @@
-//! Records that are loaded in bulk are those that were committed one by one.
+//! Records that are loaded in bulk equal records that are committed one by one.
 
 use std::collections::BTreeMap;
 
@@ -80,7 +80,7 @@ pub fn many_are_loaded_by_several_at_once(factory: &Factory<'_>) {
     );
 }
 
-/// Who loads again what an answer that was lost left in doubt changes nothing.
+/// A load that is repeated after its answer was lost changes nothing.
 pub fn what_is_loaded_twice_is_there_once(factory: &Factory<'_>) {
     let store = Store::new(factory);
     let mut rows = loadable();

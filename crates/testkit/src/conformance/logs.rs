@@ -1,4 +1,4 @@
-//! The change log: every line comes once, with its commit and behind those before it.
+//! The change log: every line comes once, with its commit and after those before it.
 
 use sluice_meta::{
     engine::{ChangeLog, Commit, Engine, Expect, Write},

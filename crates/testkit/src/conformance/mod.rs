@@ -9,8 +9,8 @@
 //! sluice_testkit::conformance_tests!(fresh);
 //! ```
 //!
-//! The cases demand no more than the contract: a transaction that conflicts with another one may
-//! wait or fail, but a result that the contract forbids must never happen.
+//! The cases demand no more than the contract: a commit that conflicts with another one may wait or
+//! fail, but a result that the contract forbids must never happen.
 
 pub mod anomalies;
 pub mod commuting;
@@ -71,8 +71,8 @@ macro_rules! for_each_conformance_case {
             expects::bumps_pass_a_guard,
             expects::absent_records_are_expected,
             expects::a_followed_entry_is_held,
-            expects::vacant_spares_what_the_commit_deletes,
-            expects::vacant_and_a_guarded_create_exclude_each_other,
+            expects::empty_spares_what_the_commit_deletes,
+            expects::empty_and_a_guarded_create_exclude_each_other,
             expects::a_list_of_locks_is_held,
             expects::a_read_holds_nothing,
             expects::what_was_not_read_is_compared_too,

@@ -197,7 +197,7 @@ pub fn a_quota_admits_as_much_as_its_limits(factory: &Factory<'_>) {
         let quota = Quota { max_space: 1 << 40, max_inodes: 10, used_space: (1 << 40) - 9, used_inodes: 8 };
         let store = Store::with(factory, vec![Row::Quota(key, quota)]);
         let take = |room: (i64, i64), by: (i64, i64)| {
-            let expects = vec![Expect::Room(key, room.0, room.1)];
+            let expects = vec![Expect::QuotaAllows(key, room.0, room.1)];
             let writes = vec![Write::Charge(key, by.0, by.1)];
             store.engine.commit(&Commit { expects, writes, ..Commit::default() })
         };

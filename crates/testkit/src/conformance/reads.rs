@@ -99,7 +99,7 @@ pub fn a_moment_reads_several_times(factory: &Factory<'_>) {
             Expect::Row(dir_row(2), Hold::Lock),
             Expect::Row(entry.clone(), Hold::Lock),
             Expect::Row(file_row(5), Hold::Lock),
-            Expect::Vacant(Ino(2)),
+            Expect::Empty(Ino(2)),
         ],
         writes: vec![
             Write::Put(changed.clone()),

@@ -1,4 +1,4 @@
-//! A snapshot shows one moment, whatever is committed after it.
+//! A snapshot shows one state, whatever is committed after it.
 
 use std::collections::BTreeMap;
 

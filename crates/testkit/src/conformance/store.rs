@@ -61,7 +61,7 @@ impl Store {
         self.engine.commit(&Commit { writes, ..Commit::default() })
     }
 
-    /// Reads, then commits at that moment.
+    /// Reads, then commits with what the engine noted.
     pub fn read_and_commit(
         &self,
         reads: &[Read],
@@ -89,7 +89,7 @@ impl Store {
         }
     }
 
-    /// Answers outside a transaction.
+    /// The answers to reads.
     pub fn read(&self, reads: &[Read]) -> Vec<Found> {
         let found = self.engine.read(reads).unwrap_or_else(|e| panic!("read of {reads:.300?}: {e}"));
         assert_eq!(found.len(), reads.len(), "one answer for each question");
@@ -123,7 +123,7 @@ impl Store {
         assert_eq!(self.get(key).as_ref(), wanted, "{key:?} in {}", self.engine.name());
     }
 
-    /// The lane that the `at`th of several concurrent transactions runs in.
+    /// The lane that the `at`th of several concurrent commits runs in.
     pub fn lane(&self, at: usize) -> u16 {
         (at % self.engine.limits().lanes.max(1)) as u16
     }

@@ -87,7 +87,7 @@ pub fn write_against_unlink_leaks_no_slice(factory: &Factory<'_>) {
     assert_eq!(left.rows.values().filter(content).collect::<Vec<_>>(), Vec::<&Row>::new());
 }
 
-/// The slices of chunks behind the end of a truncated file are deleted like all others, once.
+/// The slices of chunks after the end of a truncated file are deleted like all others, once.
 pub fn chunks_behind_the_end_are_deleted(factory: &Factory<'_>) {
     let never = Interrupt::never();
     let store = factory();

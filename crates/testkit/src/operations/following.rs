@@ -1,4 +1,4 @@
-//! Clients with a metadata cache that follow the changes of others.
+//! Clients with a record cache that follow the changes of others.
 
 use std::{
     sync::Arc,

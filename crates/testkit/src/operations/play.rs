@@ -1,4 +1,4 @@
-//! Two clients that start at the same moment, round after round.
+//! Two clients that start at the same time, round after round.
 
 use std::{
     sync::Barrier,

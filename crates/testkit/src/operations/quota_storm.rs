@@ -34,7 +34,7 @@ const CLIENTS: u64 = 8;
 /// Fewest rounds of a client.
 const MIN_ROUNDS: u64 = 2;
 /// Most rounds of a client: what it removes stays in the trash, which no quota limits, and the
-/// reference engine looks at all records for a list.
+/// reference engine reads all records for a list.
 const MAX_ROUNDS: u64 = 12;
 fn counting(strict: bool, interrupt: &Interrupt) -> Counting<'_> {
     Counting { strict, interrupt, progress: &|_| {} }

@@ -1,4 +1,4 @@
-//! Two clients change names at the same moment: what one removes the other does not fill.
+//! Two clients change names at the same time. What one of them removes, the other does not use.
 
 use sluice_meta::{
     Interrupt, Meta,
@@ -28,8 +28,8 @@ fn unlink(meta: &Meta, name: &str) -> FsResult<()> {
     meta.run(op, &Interrupt::never()).map(drop)
 }
 
-/// Asserts that exactly one of both succeeds in each round, that the other fails as it should, and
-/// that each side wins now and then.
+/// Asserts that in each round exactly one of both succeeds and the other fails as it should. Each
+/// side must succeed at least once.
 fn assert_one_winner(rounds: Vec<(FsResult<()>, FsResult<()>)>, left: &FsError, right: &FsError) {
     let mut wins = (0, 0);
     for (round, answers) in rounds.into_iter().enumerate() {
@@ -43,8 +43,8 @@ fn assert_one_winner(rounds: Vec<(FsResult<()>, FsResult<()>)>, left: &FsError, 
     assert!(wins.0 > 0 && wins.1 > 0, "one side never won: {wins:?}");
 }
 
-/// A file appears in a directory that goes: one of the two fails, and nothing is left that nobody
-/// can reach.
+/// A file appears in a directory that is removed: one of the two fails, and no unreachable file is
+/// left.
 pub fn create_against_rmdir_leaves_no_orphan(factory: &Factory<'_>) {
     let store = factory();
     let (creator, remover) = (store.format(0), store.client());
@@ -66,8 +66,8 @@ pub fn create_against_rmdir_leaves_no_orphan(factory: &Factory<'_>) {
     State::of(store.open().as_ref()).assert_tree("create against rmdir");
 }
 
-/// `/a -> /b/x` against `/b -> /a/y`: only one can be. In every other round the targets lie a level
-/// deeper, where no record that one of the two holds tells of the other.
+/// `/a -> /b/x` against `/b -> /a/y`: only one can succeed. In every other round the targets lie a
+/// level deeper, where the records that one of them holds tell nothing of the other.
 pub fn directories_that_cross_build_no_cycle(factory: &Factory<'_>) {
     const ROUNDS: u64 = 500;
     let store = factory();
@@ -95,8 +95,8 @@ pub fn directories_that_cross_build_no_cycle(factory: &Factory<'_>) {
     State::of(store.open().as_ref()).assert_tree("crossing directories");
 }
 
-/// A file gets a second name while it loses its first: it lives under the second, or the second
-/// comes too late.
+/// A file gets a second name while it loses its first: it stays under the second, or the second
+/// name comes too late.
 pub fn link_against_unlink_keeps_the_count(factory: &Factory<'_>) {
     let store = factory();
     let (linker, remover) = (store.format(0), store.client());

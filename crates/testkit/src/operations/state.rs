@@ -209,8 +209,8 @@ impl State {
         }
     }
 
-    /// Every slice is counted as often as chunks show it, and every chunk belongs to a file, or to
-    /// one on record as deleted.
+    /// Every slice is counted as often as chunks refer to it, and every chunk belongs to a file, or
+    /// to one on record as deleted.
     pub fn assert_slices(&self, context: &str) {
         let mut shown: BTreeMap<(u64, u32), i64> = BTreeMap::new();
         let deleted: BTreeSet<Ino> = self
@@ -227,7 +227,7 @@ impl State {
             }
         }
         for (&(id, size), &count) in &shown {
-            // A slice without a record is shown once.
+            // A slice without a record has one reference.
             let stored = match self.rows.get(&Key::SliceRef(id, size)) {
                 Some(Row::SliceRef(_, _, refs)) => *refs,
                 _ => 1,

@@ -1,9 +1,9 @@
 //! The shell that starts and kills a server of a test.
 //!
-//! A process that forks while it has files open in a FUSE mount waits for the mount to flush them
-//! in the child, and the mount may be waiting for the very server that is to be started. So a shell
-//! that was started before forks. What must stay true: with its end, or that of this process, the
-//! server ends.
+//! A process may fork while it has files open in a FUSE mount. Then the child waits until the mount
+//! has flushed them, and the mount may be waiting for the very server that is to be started. So a
+//! shell that was started before forks instead. What must stay true: when the shell or this process
+//! ends, the server ends.
 
 use std::{
     ffi::OsString,
@@ -82,7 +82,7 @@ impl Keeper {
         self.pid
     }
 
-    /// Whether its process is gone, or waits to be taken note of.
+    /// Whether its process has ended, reaped or not.
     pub(super) fn has_ended(&self) -> bool {
         let stat = self.pid.and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/stat")).ok());
         stat.is_none_or(|stat| stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" Z")))

@@ -1,7 +1,7 @@
 //! A shell that runs commands for a process which must not fork itself.
 //!
 //! A process that forks while it has files open in a FUSE mount waits for the mount to flush them
-//! in the child, and whoever looks at that child, be it `ps`, waits too. A shell that was started
+//! in the child, and whoever inspects that child, be it `ps`, waits too. A shell that was started
 //! before has none of them open.
 
 use std::{

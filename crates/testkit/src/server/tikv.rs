@@ -50,7 +50,7 @@ pub enum TikvPart {
 pub struct TikvRegion {
     /// Its first key, in hexadecimal digits; empty: the first of all.
     pub start: String,
-    /// The first key behind it, in hexadecimal digits; empty: there is none.
+    /// The first key after it, in hexadecimal digits; empty: there is none.
     pub end: String,
     /// Grows with each split.
     pub version: u64,

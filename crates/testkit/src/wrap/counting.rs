@@ -16,7 +16,7 @@ use sluice_meta::engine::{
 /// Numbers of calls since the engine was made, or between two readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trips {
-    /// Reads, in a transaction or not.
+    /// Reads, for a commit or not.
     pub reads: u64,
     /// Questions in those reads.
     pub questions: u64,

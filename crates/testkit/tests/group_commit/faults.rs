@@ -430,8 +430,7 @@ fn a_fenced_client_whose_return_is_not_answered_comes_back_again() {
                     inner.commit(commit).unwrap();
                     Err(lost("it happened"))
                 }
-                // The number that the client came back with does not speak for the commit behind
-                // it.
+                // The number that the client came back with does not speak for the commit after it.
                 (None, 0) | (Some(_), 1) => Err(lost("it did not happen")),
                 _ => Ok(()),
             }

@@ -7,7 +7,7 @@ use sluice_meta::{
     batch::Batcher,
     engine::{Commit, Engine, Hold, Write},
     mem::MemEngine,
-    op::{Lane, Lanes, Op},
+    op::{ConflictKey, ConflictKeys, Op},
     schema::{Counter, Entry, Key, Row, VolumeFormat},
 };
 use sluice_types::{Attr, FileType, FsError, Ino, ManualClock, Name, Slice, Time};
@@ -55,8 +55,8 @@ impl Op for Create {
     type Out = u64;
     const NAME: &'static str = "create";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Dir(Ino(self.dir))]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Dir(Ino(self.dir))]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<u64, Stop> {
@@ -78,7 +78,7 @@ impl Op for Create {
     }
 }
 
-/// Reads a node, adds one, and writes it back, relying on its lane alone if `hold` says so.
+/// Reads a node, adds one, and writes it back, relying on its conflict key alone if `hold` says so.
 #[derive(Clone, Debug)]
 pub(crate) struct Increment {
     pub ino: u64,
@@ -89,8 +89,8 @@ impl Op for Increment {
     type Out = u32;
     const NAME: &'static str = "increment";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Node(Ino(self.ino))]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Node(Ino(self.ino))]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<u32, Stop> {
@@ -108,7 +108,7 @@ impl Op for Increment {
 pub(crate) struct Append {
     pub ino: u64,
     pub id: u64,
-    /// Further lanes besides that of the file.
+    /// Further conflict keys besides that of the file.
     pub also: Vec<u64>,
 }
 
@@ -122,8 +122,8 @@ impl Op for Append {
     type Out = ();
     const NAME: &'static str = "append";
 
-    fn lanes(&self) -> Lanes {
-        std::iter::once(&self.ino).chain(&self.also).map(|ino| Lane::Node(Ino(*ino))).collect()
+    fn conflict_keys(&self) -> ConflictKeys {
+        std::iter::once(&self.ino).chain(&self.also).map(|ino| ConflictKey::Node(Ino(*ino))).collect()
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<(), Stop> {

@@ -1,4 +1,4 @@
-//! Lanes exclude and order; nothing is forgotten in the queue.
+//! Conflict keys exclude and order; nothing is forgotten in the queue.
 
 use std::{
     sync::{
@@ -28,7 +28,7 @@ fn operations_that_share_a_lane_never_overlap() {
             let batcher = batcher.clone();
             thread::spawn(move || {
                 for _ in 0..200 {
-                    // Nothing but the lane protects this.
+                    // Nothing but the conflict key protects this.
                     batcher.submit(Increment { ino: 4, hold: Hold::None }, &Interrupt::never()).unwrap();
                 }
             })
@@ -123,9 +123,9 @@ fn an_interrupt_withdraws_what_no_batch_took() {
         let batcher = batcher.clone();
         thread::spawn(move || batcher.submit(Append::new(50, 9), &Interrupt::never()))
     };
-    // Other lanes go on meanwhile.
+    // Other operations go on meanwhile.
     let other = batcher.clone();
-    within(Duration::from_mins(1), "another lane", move || {
+    within(Duration::from_mins(1), "another conflict key", move || {
         for id in 1..100 {
             other.submit(Append::new(51, id), &Interrupt::never()).unwrap();
         }

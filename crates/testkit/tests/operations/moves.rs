@@ -116,7 +116,7 @@ fn what_a_failed_operation_read_is_not_remembered() {
     State::of(store.open().as_ref()).assert_quotas("a file of a directory that moved");
 }
 
-/// `rmdir /from/tree/goes` comes between the looks at the two records of that directory, and a file
+/// `rmdir /from/tree/goes` comes between the reads of the two records of that directory, and a file
 /// is made below `/from/tree` before that moves.
 #[test]
 fn a_tree_that_loses_a_directory_moves_with_all_it_holds() {
@@ -164,7 +164,7 @@ fn a_tree_that_loses_a_directory_moves_with_all_it_holds() {
     state.assert_quotas("a tree that moved");
 }
 
-/// `rmdir /tree/goes` comes between the looks at the two records of that directory while a quota is
+/// `rmdir /tree/goes` comes between the reads of the two records of that directory while a quota is
 /// counted, and later a file moves from a directory that is not counted yet to one that is.
 #[test]
 fn a_tree_that_loses_a_directory_is_counted_at_one_moment() {
@@ -176,7 +176,7 @@ fn a_tree_that_loses_a_directory_is_counted_at_one_moment() {
     other.run(create(13, "f", 20, FileType::File), &never).unwrap();
     other.run(limit(10, 100), &never).unwrap();
     other.beat().unwrap().unwrap();
-    // Looks at the directory that goes, and then at the quota.
+    // Reads the directory that goes, and then at the quota.
     let (looks, quotas) = (AtomicU32::new(0), AtomicU32::new(0));
     let moved = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&moved);

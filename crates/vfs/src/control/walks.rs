@@ -1,6 +1,6 @@
-//! Walks through whole trees, and a limit for how many run at once.
+//! Limits how many tree walks run at once.
 //!
-//! What must stay true: no user can take all places, and the superuser always gets one in the end.
+//! What must stay true: no user can take all slots, and the superuser always gets one in the end.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const MAX_OF_USER: u32 = 2;
 /// How often a waiting thread checks whether it was interrupted.
 const INTERRUPT_CHECK: Duration = Duration::from_millis(100);
 
-/// The walks of a mount.
+/// The tree walks of a mount.
 #[derive(Default)]
 pub(crate) struct Walks {
     running: Mutex<FxHashMap<u32, u32>>,
@@ -30,7 +30,7 @@ pub(crate) struct WalkGuard<'w> {
 }
 
 impl Walks {
-    /// Begins a walk of a user, as soon as a place is free.
+    /// Begins a walk of a user, as soon as a slot is free.
     ///
     /// # Errors
     /// [`FsError::Interrupted`] if the caller was interrupted before.

@@ -1,13 +1,14 @@
 //! What the kernel may have cached while this mount follows other clients: dentries, and inodes
 //! with their attributes.
 //!
-//! Changes of other clients are invalidated in the kernel by name. If it is only known that a
-//! directory changed, or that anything may have changed, these are the names to invalidate. What
-//! must stay true: each name that the kernel may cache for longer than a moment is here. An answer
-//! that was requested before such a change was announced must not be cached at all, because its
-//! name was not here when the names were invalidated. A single name may be invalidated at any time,
-//! because the kernel waits until a lookup of it has ended. The same holds for an inode that the
-//! kernel knows. An inode that the kernel does not know yet is invalidated by its name.
+//! Changes of other clients are invalidated in the kernel by name. If an announcement says only
+//! that a directory changed, or that anything may have changed, all such names that are here are
+//! invalidated. What must stay true: each name that the kernel may cache for longer than a second
+//! is here. If such an announcement comes while a request is under way, the kernel must not cache
+//! the answer, because its name was not here when the names were invalidated. A single name may be
+//! invalidated at any time, because the kernel waits until a lookup of it has ended. The same holds
+//! for an inode that the kernel knows. An inode that the kernel does not know yet is invalidated by
+//! its name.
 
 use std::{
     collections::hash_map::Entry::Vacant,
@@ -29,9 +30,9 @@ use crate::entry::Entry;
 const SHARDS: usize = 16;
 /// Most names and inodes in all: at about 100 bytes each, some 25 MiB.
 const MAX_TRACKED: usize = 1 << 18;
-/// Most directories of a part whose last change is remembered.
+/// Most directories of a shard whose last change is kept.
 const MAX_CHANGED: usize = 4096;
-/// How long the kernel may cache what is not remembered here.
+/// How long the kernel may cache what is not here.
 const UNTRACKED_TTL: Duration = Duration::from_secs(1);
 
 /// Names and inodes that the kernel may have cached.

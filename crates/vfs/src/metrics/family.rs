@@ -37,7 +37,7 @@ pub(crate) struct Family {
 /// Name and meaning of a metric.
 pub(crate) type Title = (&'static str, &'static str);
 
-/// All metrics at one moment.
+/// All metrics at one time.
 #[derive(Debug, Default)]
 pub struct Families(pub(crate) Vec<Family>);
 

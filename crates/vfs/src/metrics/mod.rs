@@ -1,8 +1,8 @@
-//! The numbers that a mount shows, once they are gathered: written in two forms.
+//! The metrics of a mount, written in two formats.
 //!
-//! `.stats` has a line for each number, and Prometheus its text format. What must stay true: a name
-//! keeps its meaning and its type, names, labels and classes that `JuiceFS` has are as there, and
-//! numbers that are not counted are left out, not zero.
+//! `.stats` has a line for each number, and Prometheus has its text format. What must stay true: a
+//! name keeps its meaning and its type. Names, labels and histogram buckets that `JuiceFS` has are
+//! the same here. Numbers that are not counted are left out, not zero.
 
 mod family;
 mod process;

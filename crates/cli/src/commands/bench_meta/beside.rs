@@ -1,8 +1,8 @@
-//! What a mount does beside the requests that it serves: deletes removed files, compacts chunks,
-//! shows that it lives.
+//! The background work of a mount: it deletes removed files, compacts chunks and renews the
+//! session.
 //!
-//! What must stay true: an operation never waits for any of it, and it is all done before the next
-//! row begins.
+//! What must stay true: no operation waits for this work, and all of it is done before the next row
+//! begins.
 
 use std::{
     sync::{
@@ -25,9 +25,9 @@ use super::scratch::NoBlocks;
 
 /// Files deleted together, as in a mount.
 const TOGETHER: usize = 256;
-/// Those that were gathered are deleted once none has come for this long.
+/// Gathered files are deleted once no other has come for this long.
 const GATHER: Duration = Duration::from_millis(100);
-/// Time between two signs of life.
+/// Time between two heartbeats.
 const HEARTBEAT: Duration = Duration::from_secs(12);
 
 enum Task {
@@ -35,25 +35,25 @@ enum Task {
     Delete(Ino, u64),
     /// Compact the first chunk of a file.
     Compact(Ino),
-    /// Say when all that was told before is done, and what of it failed.
+    /// Report when all earlier tasks are done, and the first failure.
     Finish(Sender<FsResult<()>>),
 }
 
-/// Does it, on a thread of its own.
+/// The thread that does this work.
 pub(super) struct Beside {
     meta: Arc<Meta>,
     sender: Sender<Task>,
     receiver: Receiver<Task>,
 }
 
-/// Tells it what to do. It ends with the last of these.
+/// Sends tasks to it. It ends when the last handle is dropped.
 #[derive(Clone)]
 pub(super) struct Handle(Sender<Task>);
 
 impl Handle {
     /// A file was removed.
     pub(super) fn delete(&self, (ino, length): (Ino, u64)) {
-        // Nobody listens only once it has panicked, which `finish` tells.
+        // Sending fails only after a panic, which `finish` reports.
         let _ = self.0.send(Task::Delete(ino, length));
     }
 
@@ -62,7 +62,7 @@ impl Handle {
         let _ = self.0.send(Task::Compact(ino));
     }
 
-    /// Waits until all is done.
+    /// Waits until all tasks are done.
     pub(super) fn finish(&self) -> FsResult<()> {
         let (sender, receiver) = mpsc::channel();
         let _ = self.0.send(Task::Finish(sender));
@@ -80,7 +80,7 @@ impl Beside {
         Handle(self.sender.clone())
     }
 
-    /// Works until nobody is left who could tell it anything.
+    /// Works until no handle is left.
     pub(super) fn run(self) {
         let Self { meta, sender, receiver } = self;
         drop(sender);
@@ -125,12 +125,12 @@ fn compact(meta: &Meta, ino: Ino) -> FsResult<()> {
     let begun = SystemClock.now().sec;
     let mut unused = match meta.run(Compact { ino, index: 0, old, keep: 0, new }, &never) {
         Ok(unused) => unused,
-        // Changed meanwhile by who fills the chunk a second time.
+        // A second write of the chunk changed it meanwhile.
         Err(FsError::Again) => return Ok(()),
         Err(error) => return Err(error),
     };
     if meta.env().format().trash_days > 0 {
-        // What was replaced is kept like the trash, on record under the second in which that was.
+        // The replaced slices are recorded, like the trash, under the second of the replacement.
         for time in begun..=SystemClock.now().sec {
             unused.extend(meta.run(DropDelayed { id: new.id, time, slices: slices.clone() }, &never)?);
         }

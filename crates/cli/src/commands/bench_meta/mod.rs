@@ -1,7 +1,7 @@
-//! `sluice bench-meta`: what each operation on a volume's metadata costs.
+//! `sluice bench-meta`: measures how long each operation on a volume's metadata takes.
 //!
-//! What must stay true: all it makes is gone when it ends, by an error or a signal too; and only
-//! the operation that a row is called after is timed.
+//! What must stay true: everything that it creates is removed at the end, also after an error or a
+//! signal. Only the operation that a row is named after is timed.
 
 mod beside;
 mod rows;
@@ -62,14 +62,14 @@ fn named(name: &str) -> Result<&'static Row, String> {
     ROWS.iter().find(|row| row.name == name).ok_or_else(|| format!("the operations are {}", names()))
 }
 
-/// How long a turn is.
+/// The length of a turn.
 #[derive(Clone, Copy)]
 enum Length {
     Operations(u64),
     Time(Duration),
 }
 
-/// What a turn took.
+/// The result of a turn.
 #[derive(Clone, Copy, Default)]
 struct Taken {
     operations: u64,
@@ -82,7 +82,7 @@ impl Taken {
     }
 }
 
-/// What was measured.
+/// All results.
 #[derive(Serialize)]
 struct Report {
     engine: &'static str,
@@ -91,7 +91,7 @@ struct Report {
     rows: Vec<Figure>,
 }
 
-/// Of one operation, in microseconds as one thread sees it.
+/// The result of one operation, in microseconds as one thread sees it.
 #[derive(Serialize)]
 struct Figure {
     name: &'static str,
@@ -99,7 +99,7 @@ struct Figure {
     us: f64,
     least_us: f64,
     most_us: f64,
-    /// In all rounds and threads.
+    /// Operations in all rounds and threads.
     operations: u64,
 }
 
@@ -197,12 +197,12 @@ fn together(row: &Row, places: Vec<Place>, length: Length) -> FsResult<Vec<Taken
     })
 }
 
-/// Operations are timed together for about this long, so that looking at the clock costs next to
+/// Operations are timed in groups of about this length, so that reading the clock costs almost
 /// nothing.
 const STRETCH: Duration = Duration::from_millis(1);
 
-/// Repeats an operation, first a few times that do not count: connections, statements and numbers
-/// are fetched once.
+/// Repeats an operation. The first few repetitions do not count, because they fetch connections,
+/// statements and numbers.
 fn turn(work: &mut Work, length: Length, interrupt: &Interrupt) -> FsResult<Taken> {
     let warm_up = match length {
         Length::Operations(count) => Length::Operations(count.div_ceil(10)),

@@ -299,7 +299,7 @@ fn newchunk(place: Place) -> Work {
     Work::new(move |_| place.index.new_slice_id(&Interrupt::never()).map(drop))
 }
 
-/// A slice behind the one before, in a chunk that is compacted beside.
+/// A slice after the one before, in a chunk that is compacted in the background.
 fn write(place: Place) -> FsResult<Work> {
     let ino = place.file(0)?;
     Ok(Work::new(move |number| {

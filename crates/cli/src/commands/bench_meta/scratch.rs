@@ -1,7 +1,7 @@
-//! The directory in which a volume's metadata is measured.
+//! The temporary directory in which the operations are measured.
 //!
-//! What must stay true: whatever was made in it can be removed, and no record stays behind: what is
-//! removed passes the trash by, and the chunks of its files go with it.
+//! What must stay true: everything created in it can be removed, and no record of it is left. A
+//! removal bypasses the trash, and deletes the chunks of removed files too.
 
 use std::process;
 
@@ -21,14 +21,14 @@ use sluice_types::{Caller, FileType, FsError, FsResult, Ino, Name};
 
 use crate::tree::make_dir;
 
-/// A directory below the root.
+/// A temporary directory below the root.
 pub(super) struct Scratch<'a> {
     meta: &'a Meta,
     name: String,
     dir: Ino,
 }
 
-/// Nothing was ever stored for the slices that are noted here.
+/// Deletes nothing, because these slices have no blocks.
 pub(super) struct NoBlocks;
 
 impl BlockSink for NoBlocks {
@@ -38,14 +38,14 @@ impl BlockSink for NoBlocks {
 }
 
 impl<'a> Scratch<'a> {
-    /// Makes it.
+    /// Creates it.
     pub(super) fn new(meta: &'a Meta) -> Result<Self> {
         let name = format!("__sluice_bench_meta_{}__", process::id());
         let dir = make_dir(meta, Ino::ROOT, &name).with_context(|| format!("cannot make /{name}"))?;
         Ok(Self { meta, name, dir })
     }
 
-    /// Does something in `count` directories in it that are new, and gone afterwards.
+    /// Runs `work` with `count` new directories in it, and removes them afterwards.
     pub(super) fn in_directories<T>(
         &self,
         name: &str,
@@ -55,7 +55,7 @@ impl<'a> Scratch<'a> {
         let directory = |number| make_dir(self.meta, self.dir, &format!("{name}.{number}"));
         let done = (0..count).map(directory).collect::<FsResult<Vec<Ino>>>().and_then(|dirs| work(&dirs));
         let emptied = empty(self.meta, self.dir);
-        // What failed first is told first.
+        // The error of the work comes before that of the removal.
         let done = done?;
         emptied.map(|()| done)
     }
@@ -68,12 +68,12 @@ impl<'a> Scratch<'a> {
     }
 }
 
-/// Removes a directory with all in it.
+/// Removes a directory and everything in it.
 fn remove(meta: &Meta, at: &At, dir: Ino) -> FsResult<()> {
     loop {
         empty(meta, dir)?;
         match meta.run(rmdir(at.clone(), dir), &Interrupt::never()) {
-            // A page of the listing may have been shifted by what was removed.
+            // Removals may have shifted a page of the listing.
             Err(FsError::NotEmpty) => {}
             Ok(_) | Err(FsError::NotFound) => return Ok(()),
             Err(error) => return Err(error),
@@ -81,7 +81,7 @@ fn remove(meta: &Meta, at: &At, dir: Ino) -> FsResult<()> {
     }
 }
 
-/// Removes what is in a directory, most of it.
+/// Removes most entries of a directory.
 fn empty(meta: &Meta, dir: Ino) -> FsResult<()> {
     let never = Interrupt::never();
     meta.each_page(Scan::Entries { dir, nodes: false }, &never, |rows| {
@@ -116,7 +116,7 @@ fn empty(meta: &Meta, dir: Ino) -> FsResult<()> {
     })
 }
 
-/// The chunks that a removal left to be deleted: inode and length.
+/// The file whose chunks a removal left to be deleted: inode and length.
 pub(super) fn file_waiting(removed: &Removed) -> Option<(Ino, u64)> {
     match removed.node {
         RemovedNode::Deleted { file_length: Some(length), .. } => Some((removed.ino, length)),
@@ -124,15 +124,15 @@ pub(super) fn file_waiting(removed: &Removed) -> Option<(Ino, u64)> {
     }
 }
 
-/// Removes a name past the trash.
+/// Removes a name and bypasses the trash.
 pub(super) fn unlink(at: At) -> Unlink {
     Unlink { at, skip_trash: true, caller: ROOT }
 }
 
-/// Removes a directory past the trash.
+/// Removes a directory and bypasses the trash.
 pub(super) fn rmdir(at: At, dir: Ino) -> Rmdir {
     Rmdir { at, hint: Some(dir), skip_trash: true, caller: ROOT }
 }
 
-/// The superuser, whose permissions are looked at as everybody's are.
+/// The superuser. Its permissions are checked like everybody's.
 pub(super) const ROOT: Caller = Caller::user(0, 0);

@@ -1,8 +1,7 @@
-//! `sluice fsck`: does everything that a volume shows exist, and does its metadata agree with
-//! itself.
+//! `sluice fsck`: checks that all data of a volume exists, and that its metadata is consistent.
 //!
-//! What must stay true: without `--repair` or `--sync-dir-stat` nothing is changed, not even a
-//! session is opened. Memory does not grow with the volume, nor with what is wrong in it.
+//! What must stay true: without `--repair` or `--sync-dir-stat` nothing is changed. Not even a
+//! session is created. Memory grows neither with the volume nor with the number of findings.
 
 mod objects;
 mod report;
@@ -13,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use sluice_meta::{
     Interrupt, Meta, Options,
-    check::{Finding, Repair, Report, Weight},
+    check::{Finding, Repair, Report, Severity},
     sort::SortSpace,
 };
 use sluice_types::{Clock, SystemClock, Time};
@@ -26,9 +25,9 @@ use crate::{
 };
 use objects::{Check, Sizes};
 
-/// By how much the clocks of clients may differ, seconds.
+/// The largest assumed difference between clocks of clients, seconds.
 const CLOCKS_DIFFER: i64 = 60;
-/// Rounds of repairs: one may bring to light what another has to put right.
+/// Rounds of repairs: one repair may reveal what another must repair.
 const ROUNDS: usize = 5;
 
 /// Check that everything a volume shows exists, and that its metadata agrees with itself
@@ -80,7 +79,7 @@ impl Busy {
         Ok(Self { began: Time { sec: began.sec - CLOCKS_DIFFER, ..began }, others })
     }
 
-    /// Since when others may have changed what was found, if there are or were any.
+    /// Since when other clients may have changed what was found; `None` if there are and were none.
     fn look(&mut self, meta: &Meta) -> Result<Option<Time>> {
         self.others |= meta.has_others(&Interrupt::never())?;
         Ok(self.others.then_some(self.began))
@@ -117,10 +116,10 @@ impl Fsck {
             if !self.sync_dir_stat && matches!(finding, Finding::Usage { stored: None, .. }) {
                 continue;
             }
-            let (count, label) = match finding.weight() {
-                Weight::Error => (&mut wrong, "error"),
-                Weight::Leak => (&mut leaked, "leaked"),
-                Weight::Advisory => (&mut advisory, "advisory"),
+            let (count, label) = match finding.severity() {
+                Severity::Error => (&mut wrong, "error"),
+                Severity::Leak => (&mut leaked, "leaked"),
+                Severity::Advisory => (&mut advisory, "advisory"),
             };
             *count += 1;
             outln!("{label}: {finding}");
@@ -174,8 +173,8 @@ impl Fsck {
             let (mut put_right, mut counts_too) = (0, false);
             for finding in report.findings.all()? {
                 let finding = finding?;
-                // Counts come last, and are right only once what is counted is.
-                let is_count = finding.weight() == Weight::Advisory;
+                // Counts are repaired last, because they depend on all other repairs.
+                let is_count = finding.severity() == Severity::Advisory;
                 counts_too |= is_count && put_right == 0;
                 if is_count && !counts_too {
                     break;
@@ -207,7 +206,7 @@ impl Fsck {
         Ok(u64::from(done))
     }
 
-    /// Checks that the blocks of all slices exist; how many do not, or are damaged.
+    /// Checks that the blocks of all slices exist. Returns how many are missing or damaged.
     fn check_objects(&self, meta: &Meta, report: &Report, space: &SortSpace) -> Result<u64> {
         let format = meta.env().format();
         let config = self.store.config(&format)?;

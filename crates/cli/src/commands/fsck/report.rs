@@ -45,7 +45,7 @@ pub(super) fn report(meta: &Meta, layout: Layout, space: &SortSpace, faults: &Fa
     Ok(count)
 }
 
-/// The files that show slices, read beside the faults.
+/// The files that refer to slices, read together with the faults.
 struct Sharers<I> {
     files: I,
     next: Option<(u64, u32, Ino)>,

@@ -1,19 +1,20 @@
-//! `sluice gc`: which objects does no record name, and away with them.
+//! `sluice gc`: deletes unreferenced objects.
 //!
-//! What must stay true: nothing that is or may still come into use is deleted, whatever clients do
-//! meanwhile. An object is deleted only if
+//! What must stay true: it deletes nothing that is used or may be used later, whatever clients do
+//! meanwhile. It deletes an object only if
 //!
-//! * it is older than an hour: whoever uploads a block names it in a record long before, or gives
-//!   up. A block that is staged on a local disk is uploaded after its record was written, and the
-//!   record is seen.
-//! * it was listed before two surveys of the records, and neither found a record of its slice. A
-//!   survey reads chunks, then replaced slices, then references: a compaction moves a slice only
-//!   from the first to the second, and where a clone and a removal move it behind the survey's back
-//!   the clone has left a reference. Databases that keep a reference for every slice (SQL) show a
-//!   living one in any case. On the others a slice could be missed only by moving twice, once in
-//!   each survey, each time from what was not read yet to what was.
+//! * the object is older than an hour. A client that uploads a block commits a record of it long
+//!   before that, or gives up. A block that is staged on a local disk is uploaded after its record
+//!   was committed, and gc sees that record.
+//! * the object was listed before two surveys of the records, and neither survey found a record of
+//!   its slice. A survey reads all chunks, then replaced slices, then references. A compaction
+//!   moves a slice only from the chunks to the replaced slices, which are read later. A clone and a
+//!   removal may move a slice to a part that was read already, but then the clone has left a
+//!   reference. SQL databases have a reference for every slice, so a survey always finds a slice in
+//!   use. On other databases, gc could miss a slice only if it moved twice: once during each
+//!   survey, each time from a part that was not read yet to a part that was.
 //!
-//! Numbers of slices are never given out twice, so that what was leaked cannot come into use again.
+//! Slice ids are never assigned twice, so a leaked object cannot be used again.
 
 mod clean;
 mod compare;
@@ -189,7 +190,7 @@ impl Collector<'_> {
         Ok(())
     }
 
-    /// Fails once a signal came.
+    /// Fails after a signal.
     fn go_on(&self) -> Result<()> {
         if self.interrupt.is_set() {
             return Err(FsError::Interrupted).context("gc was interrupted; begin it again");
@@ -197,7 +198,7 @@ impl Collector<'_> {
         Ok(())
     }
 
-    /// Those of `objects` that no record names. `rows` is the number of records that the survey
+    /// Those of `objects` that no record refers to. `rows` is the number of records that the survey
     /// before this one read, if there was one.
     fn find_leaked(
         &self,
@@ -251,7 +252,7 @@ impl Collector<'_> {
         Ok(())
     }
 
-    /// Deletes a leaked object; whether it is gone.
+    /// Deletes a leaked object. Returns whether it is gone.
     async fn delete(&self, block: BlockKey) -> bool {
         let deleted = self.store.delete(&self.layout.name(block)).await;
         if let Err(error) = &deleted {

@@ -84,7 +84,7 @@ fn what_is_absent_is_compared_as_a_range() {
     assert!(matches!(&outcome, Err(EngineError::Conflict(keys)) if keys.len() == 1), "{outcome:?}");
 }
 
-/// Neither what is emptied nor what is written without a look is limited by the number of
+/// Neither what is emptied nor what is written without a read is limited by the number of
 /// comparisons.
 #[test]
 fn chunks_of_a_large_file_go_and_come_at_once() {
@@ -257,7 +257,7 @@ fn a_full_database_says_what_to_do() {
     assert_eq!(get(&engine, Key::Writer(4, 0)), Ok(Some(Row::Writer(4, 0, 1))));
 }
 
-/// A look that takes several requests is right or begins anew when the versions it began with are
+/// A read that takes several requests is right or begins anew when the versions it began with are
 /// given up meanwhile.
 #[test]
 fn versions_that_are_given_up_are_read_anew() {

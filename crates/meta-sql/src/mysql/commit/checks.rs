@@ -132,7 +132,7 @@ impl Builder<'_> {
     }
 
     /// A directory, which is locked by now, must have no entries.
-    pub(super) fn vacant(&mut self, dir: Ino) {
+    pub(super) fn empty_dirs(&mut self, dir: Ino) {
         let edge = &self.tables.of(Record::Entry).table;
         self.look(&format!("EXISTS(SELECT 1 FROM {edge} WHERE parent={})", dir.0 as i64));
     }

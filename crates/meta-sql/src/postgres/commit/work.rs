@@ -68,7 +68,7 @@ impl<'c> Draft<'c> {
             Work::Write(record, action, changes) => self.write(record, action, changes),
             Work::Clear(record, ids, span) => self.clear(record, ids, span),
             Work::Absent(record, rows) => self.named(Template::Absent, record, rows),
-            Work::Room(record, rows) => self.named(Template::Room, record, rows),
+            Work::QuotaAllows(record, rows) => self.named(Template::QuotaAllows, record, rows),
             Work::Parents(rows) => {
                 let rows = rows.into_iter().map(|row| {
                     let [ino, of, _] = row.map(|of| of as u64);
@@ -88,9 +88,9 @@ impl<'c> Draft<'c> {
                 let args = known.into_iter().chain(rows).collect();
                 self.add(Template::SameLocks, record, args, Diagnosis::Named(vec![Key::Node(ino)]));
             }
-            Work::Vacant(dirs) => {
+            Work::Empty(dirs) => {
                 let rows = dirs.into_iter().map(|dir| (Key::Node(dir), vec![Value::Int(dir.0 as i64)]));
-                self.named(Template::Vacant, Record::Entry, rows.collect());
+                self.named(Template::Empty, Record::Entry, rows.collect());
             }
         }
     }

@@ -101,7 +101,7 @@ pub(super) fn text(what: Template, record: Record, columns: &[Column]) -> Option
 }
 
 /// A row that is locked as it is now, if it is as the first parameters say, and gets the values of
-/// those behind them. The lock is that of a changed key, which guards of a node wait for.
+/// those after them. The lock is that of a changed key, which guards of a node wait for.
 fn swap(table: &str, columns: &[Column], unique: usize) -> (String, Vec<Type>) {
     let set = columns.iter().zip(columns.len() + 1..).skip(unique);
     let set = set.map(|(column, at)| format!("{}=${at}", column.name)).collect::<Vec<_>>().join(",");

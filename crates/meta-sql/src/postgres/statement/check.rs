@@ -26,7 +26,7 @@ pub(super) fn text(what: Template, record: Record, columns: &[Column]) -> Option
             let exists = format!("EXISTS (SELECT FROM {table} n WHERE {})", equal(named));
             (fail(&format!("{from} WHERE {exists}")), types)
         }
-        Template::Room => {
+        Template::QuotaAllows => {
             let key = &columns[..shape.unique];
             let types = [&[Type::I4s], &many(key)[..], &[Type::I8s; 2]].concat();
             let given = format!("unnest({}) k(at,{},space,inodes)", params(&types, 1), names(key, ""));
@@ -34,7 +34,7 @@ pub(super) fn text(what: Template, record: Record, columns: &[Column]) -> Option
                         OR n.max_inodes>0 AND n.used_inodes+k.inodes>n.max_inodes";
             (fail(&format!("{given} JOIN {table} n ON {} WHERE {full}", equal(key))), types)
         }
-        Template::Vacant => {
+        Template::Empty => {
             let exists = "EXISTS (SELECT FROM jfs_edge n WHERE n.parent=k.dir)";
             unless("at,dir", exists)
         }

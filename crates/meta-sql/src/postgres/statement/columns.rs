@@ -56,7 +56,7 @@ pub(super) fn equal(columns: &[Column]) -> String {
     columns.iter().map(|c| format!("n.{0}=k.{0}", c.name)).collect::<Vec<_>>().join(" AND ")
 }
 
-/// Names of columns, each behind `of`.
+/// Names of columns, each after `of`.
 pub(super) fn names(columns: &[Column], of: &str) -> String {
     columns.iter().map(|column| format!("{of}{}", column.name)).collect::<Vec<_>>().join(",")
 }

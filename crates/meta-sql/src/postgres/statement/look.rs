@@ -1,7 +1,7 @@
-//! The statements that only look.
+//! The statements that only read.
 //!
-//! What must stay true: what they answer stands in the order in which `codec` reads it, behind the
-//! place of its question where there are many.
+//! What must stay true: the columns of a result are in the order in which `codec` reads them. If
+//! there are many questions, the index of the question comes before them.
 
 use super::{
     columns::{equal, names, types, values_table},
@@ -54,7 +54,7 @@ fn by(columns: &[Column], table: &str, column: &str) -> (String, Vec<Type>) {
     )
 }
 
-/// The types of the parameters of a statement that looks once.
+/// The types of the parameters of a statement with one question.
 fn look_types(what: Look, named: &[Column]) -> Vec<Type> {
     match what {
         Look::Get => types(named),

@@ -90,9 +90,9 @@ pub(crate) enum Template {
     /// Checks that there are no such rows.
     Absent,
     /// Checks that quotas admit so much more.
-    Room,
+    QuotaAllows,
     /// Checks that directories are empty.
-    Vacant,
+    Empty,
     /// Checks that what is counted from other rows is as it was.
     Counted,
     /// Checks that the locks on a file are as they were.
@@ -117,10 +117,10 @@ pub(crate) enum Template {
     Add,
     /// The commit of this transaction does not wait for the disk.
     Softly,
-    /// Locks a row that everybody may lock so, which makes of a look a commit that waits for the
+    /// Locks a row that everybody may lock so, which makes of a read a commit that waits for the
     /// disk, as the session has it.
     Harden,
-    /// Numbers given out go on behind those that were given explicitly.
+    /// Numbers given out go on after those that were given explicitly.
     Renumber,
     /// Appends lines to the change log.
     LogAppend,

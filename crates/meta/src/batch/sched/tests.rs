@@ -15,7 +15,7 @@ use crate::{
         Interrupt,
         queued_op::{AnyQueuedOp, QueuedOp, Submitter},
     },
-    op::{Lane, Lanes, Op},
+    op::{ConflictKey, ConflictKeys, Op},
     view::{Stop, View},
 };
 
@@ -26,10 +26,10 @@ impl Op for In {
     type Out = ();
     const NAME: &'static str = "in";
 
-    fn lanes(&self) -> Lanes {
-        let mut lanes: Lanes = smallvec![];
-        lanes.extend(self.0.iter().map(|ino| Lane::Node(Ino(*ino))));
-        lanes
+    fn conflict_keys(&self) -> ConflictKeys {
+        let mut keys: ConflictKeys = smallvec![];
+        keys.extend(self.0.iter().map(|ino| ConflictKey::Node(Ino(*ino))));
+        keys
     }
 
     fn run(&self, _: &mut View<'_>) -> Result<(), Stop> {
@@ -37,20 +37,20 @@ impl Op for In {
     }
 }
 
-/// The submitter of another thread, with one op in these lanes.
-fn caller(lanes: &[u64]) -> (Arc<Submitter>, Arc<AnyQueuedOp>) {
+/// The submitter of another thread, with one operation with these conflict keys.
+fn caller(inodes: &[u64]) -> (Arc<Submitter>, Arc<AnyQueuedOp>) {
     let until = Instant::now() + Duration::from_mins(1);
     let submitter = thread::spawn(move || {
         Submitter::new(1, Interrupt::default(), (until, until), Arc::new(AtomicU64::new(0)))
     });
     let submitter = Arc::new(submitter.join().unwrap());
-    let op = Arc::new(QueuedOp::new(In(lanes.to_vec()), submitter.clone()));
+    let op = Arc::new(QueuedOp::new(In(inodes.to_vec()), submitter.clone()));
     (submitter, op)
 }
 
 /// A caller that queues its operation; the lane it gets at once, if any.
-fn arrive(sched: &mut Sched, lanes: &[u64]) -> (Arc<Submitter>, Option<u16>) {
-    let (submitter, op) = caller(lanes);
+fn arrive(sched: &mut Sched, inodes: &[u64]) -> (Arc<Submitter>, Option<u16>) {
+    let (submitter, op) = caller(inodes);
     let lane = sched.queue(&submitter, vec![op]);
     (submitter, lane)
 }
@@ -64,9 +64,9 @@ fn two_batches_that_end_together_do_not_wake_one_thread_twice() {
     let batch_b = sched.gather(second.unwrap(), &b, 10).unwrap();
     let (waiting, none) = arrive(&mut sched, &[1, 2]);
     assert_eq!(none, None);
-    sched.release(0, &a, &batch_a.lanes, &[]);
+    sched.release(0, &a, &batch_a.conflict_keys, &[]);
     assert_eq!(waiting.take_lead(), None, "lane 2 is still busy");
-    sched.release(1, &b, &batch_b.lanes, &[]);
+    sched.release(1, &b, &batch_b.conflict_keys, &[]);
     let (late, lane) = arrive(&mut sched, &[3]);
     assert!(lane.is_some(), "the other lane of the engine is free");
     assert!(sched.gather(lane.unwrap(), &late, 10).is_some());
@@ -82,7 +82,7 @@ fn a_lane_handed_to_a_thread_whose_operations_others_took_comes_back() {
     let (a, lane) = arrive(&mut sched, &[1]);
     let batch = sched.gather(lane.unwrap(), &a, 10).unwrap();
     let (b, _) = arrive(&mut sched, &[1]);
-    sched.release(0, &a, &batch.lanes, &[]);
+    sched.release(0, &a, &batch.conflict_keys, &[]);
     assert!(sched.withdraw(&b).len() == 1, "its caller gave up");
     let lane = b.take_lead().expect("handed before");
     assert!(sched.gather(lane, &b, 10).is_none());
@@ -102,7 +102,7 @@ fn what_waits_is_not_overtaken_and_what_is_left_goes_first() {
     assert!(sched.gather(lane.unwrap(), &both, 10).is_none());
     let (behind, lane) = arrive(&mut sched, &[2]);
     assert!(sched.gather(lane.unwrap(), &behind, 10).is_none());
-    sched.release(0, &a, &running.lanes, &running.queued);
+    sched.release(0, &a, &running.conflict_keys, &running.queued);
     let lane = a.take_lead().expect("what was left goes first");
     let next = sched.gather(lane, &a, 10).unwrap();
     assert_eq!(next.queued.len(), 3);
@@ -125,7 +125,7 @@ fn more_than_a_batch_wakes_another_thread_at_once() {
         waiting.push(submitter);
     }
     sched.free = free;
-    sched.release(0, &a, &first.lanes, &[]);
+    sched.release(0, &a, &first.conflict_keys, &[]);
     let lane = waiting[0].take_lead().expect("the first");
     let batch = sched.gather(lane, &waiting[0], 2).unwrap();
     assert_eq!(batch.queued.len(), 2);

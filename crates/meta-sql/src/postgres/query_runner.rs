@@ -1,4 +1,4 @@
-//! The looks that all databases have in common, and the change log.
+//! The query runner of PostgreSQL, and its change log.
 
 use sluice_meta::engine::EngineError;
 
@@ -8,9 +8,9 @@ use super::{
     statement::Template,
 };
 use crate::{
-    asking::Asking,
     codec::{Damage, Record},
     log::keep_log,
+    query_runner::QueryRunner,
     text::Look,
     values::{Value, id},
 };
@@ -18,7 +18,7 @@ use crate::{
 keep_log!(PostgresEngine);
 
 impl Store {
-    /// The rows of the answer to one statement, which may run twice.
+    /// The rows of one query, which may run twice.
     pub(super) fn one<'v>(
         &self,
         template: Template,
@@ -37,7 +37,7 @@ impl Store {
     }
 }
 
-impl Asking for Store {
+impl QueryRunner for Store {
     type Row<'r> = RawRow;
 
     fn rows(

@@ -1,26 +1,26 @@
-//! Directories to which no way leads, because they are below themselves.
+//! Finds directory cycles: directories that are below themselves.
 //!
-//! What must stay true: however deep directories lie, the number of rounds is the logarithm of
-//! that; memory is that of the sorts.
+//! What must stay true: the number of rounds is the logarithm of the depth of the tree. Only the
+//! sorts use memory.
 
 use sluice_types::{FsResult, Ino};
 
-use super::{finding::Finding, report::Suspects};
+use super::{finding::Finding, report::Candidates};
 use crate::sort::{Fields, Records, SortError, SortSpace, Sorter};
 
-/// Where directories with names are.
-pub(super) struct Ways {
-    /// Each directory, and one above it. What is in none of the first places is the end of a way:
-    /// the root, the trash, or what is told of elsewhere.
+/// The parents of all directories that have a name.
+pub(super) struct CycleFinder {
+    /// Each directory, and one of its ancestors. An ancestor that is no first item here ends a
+    /// path: the root, the trash, or a directory that another finding reports.
     by_dir: Sorter,
-    /// The same, sorted by the one above.
+    /// The same, sorted by the ancestor.
     by_above: Sorter,
     count: u64,
-    /// Whether a directory is in one with a higher number. Each circle has such a place.
+    /// Whether a directory is in one with a higher number. Each cycle has such a place.
     rising: bool,
 }
 
-impl Ways {
+impl CycleFinder {
     pub(super) fn new(space: &SortSpace) -> Self {
         Self { by_dir: Sorter::new(space), by_above: Sorter::new(space), count: 0, rising: false }
     }
@@ -33,13 +33,13 @@ impl Ways {
         self.by_above.add(&pair(above.0, dir.0))
     }
 
-    /// Finds the directories whose ways never end.
-    pub(super) fn compare(mut self, space: &SortSpace, suspects: &mut Suspects) -> FsResult<()> {
+    /// Finds the directories whose paths to the root never end.
+    pub(super) fn compare(mut self, space: &SortSpace, candidates: &mut Candidates) -> FsResult<()> {
         if !self.rising {
             return Ok(());
         }
         let mut steps: u64 = 1;
-        // No way has more steps than there are directories.
+        // No path has more steps than there are directories.
         let most = self.count;
         while self.count > 0 && steps <= most {
             self = self.twice_as_far(space)?;
@@ -48,18 +48,19 @@ impl Ways {
         let left = self.by_dir.sorted()?;
         let mut left = left.records()?;
         while let Some((record, _)) = left.next()? {
-            suspects.add(&Finding::Unreachable { ino: Ino(Fields(record).u64()) })?;
+            candidates.add(&Finding::Unreachable { ino: Ino(Fields(record).u64()) })?;
         }
         Ok(())
     }
 
-    /// Each directory with one twice as far above it; those whose ways end are left out.
+    /// Each directory with an ancestor twice as far above it. Directories whose paths end are left
+    /// out.
     fn twice_as_far(self, space: &SortSpace) -> FsResult<Self> {
         let mut farther = Self::new(space);
         let (by_dir, by_above) = (self.by_dir.sorted()?, self.by_above.sorted()?);
-        let (mut table, mut ways) = (by_dir.records()?, by_above.records()?);
+        let (mut table, mut ancestors) = (by_dir.records()?, by_above.records()?);
         let mut at = next(&mut table)?;
-        while let Some((above, dir)) = next(&mut ways)? {
+        while let Some((above, dir)) = next(&mut ancestors)? {
             while at.is_some_and(|(dir, _)| dir < above) {
                 at = next(&mut table)?;
             }
@@ -88,12 +89,12 @@ mod tests {
 
     fn unreachable(places: &[(u64, u64)], bytes: usize) -> Vec<u64> {
         let space = SortSpace { bytes, ..SortSpace::default() };
-        let (mut ways, mut suspects) = (Ways::new(&space), Suspects::new(&space));
+        let (mut cycles, mut candidates) = (CycleFinder::new(&space), Candidates::new(&space));
         for (dir, above) in places {
-            ways.add(Ino(*dir), Ino(*above)).expect("added");
+            cycles.add(Ino(*dir), Ino(*above)).expect("added");
         }
-        ways.compare(&space, &mut suspects).expect("compared");
-        let found = suspects.findings(&space).expect("sorted");
+        cycles.compare(&space, &mut candidates).expect("compared");
+        let found = candidates.findings(&space).expect("sorted");
         let number = |finding| match finding {
             Ok(Finding::Unreachable { ino }) => ino.0,
             other => panic!("{other:?}"),
@@ -104,7 +105,7 @@ mod tests {
     #[test]
     fn circles_and_what_hangs_below_them_are_found() {
         for bytes in [100, 1 << 20] {
-            // A deep way, in an order that rises and falls.
+            // A deep path, in an order that rises and falls.
             let deep: Vec<(u64, u64)> = (2..1000)
                 .map(|dir| (dir * 7919 % 1009, if dir == 2 { 10_000 } else { (dir - 1) * 7919 % 1009 }))
                 .collect();

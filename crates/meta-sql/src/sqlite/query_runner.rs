@@ -1,12 +1,12 @@
-//! The looks that all databases have in common, and the change log.
+//! The query runner of SQLite, and its change log.
 
 use sluice_meta::engine::EngineError;
 
 use super::{SqliteEngine, connect::Db, read::Reader, statements::Statements, texts::What};
 use crate::{
-    asking::Asking,
     codec::{Damage, Record},
     log::{TRIM, keep_log},
+    query_runner::QueryRunner,
     text::Look,
     values::Value,
 };
@@ -14,8 +14,8 @@ use crate::{
 keep_log!(SqliteEngine);
 
 impl Db {
-    /// Has `work` done with what looks on one connection.
-    pub(super) fn asking<T>(
+    /// Runs `work` with a runner on one connection.
+    pub(super) fn with_runner<T>(
         &self,
         work: impl FnOnce(&Reader<'_, '_>) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
@@ -29,7 +29,7 @@ impl Db {
     }
 }
 
-impl Asking for Reader<'_, '_> {
+impl QueryRunner for Reader<'_, '_> {
     type Row<'r> = rusqlite::Row<'r>;
 
     fn rows(

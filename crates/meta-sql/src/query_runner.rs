@@ -1,4 +1,4 @@
-//! What an engine can do for all that looks at its tables.
+//! Runs the queries that all SQL engines have in common.
 
 use sluice_meta::engine::EngineError;
 
@@ -8,12 +8,12 @@ use crate::{
     values::Value,
 };
 
-/// An engine that can run the statements that only look.
-pub(crate) trait Asking {
+/// Can run queries on the tables of a volume.
+pub(crate) trait QueryRunner {
     /// A row of an answer.
     type Row<'r>: Columns;
 
-    /// Passes the rows of the answer to one statement to `take`, in order. One trip.
+    /// Runs one query, and passes its rows to `take`, in order. One trip.
     fn rows(
         &self,
         what: Look,
@@ -22,14 +22,14 @@ pub(crate) trait Asking {
         take: impl FnMut(&Self::Row<'_>) -> Result<(), Damage>,
     ) -> Result<(), EngineError>;
 
-    /// Has `work` done with what looks.
-    fn asking<T>(&self, work: impl FnOnce(&Self) -> T) -> T {
+    /// Runs `work` with a runner of queries.
+    fn with_runner<T>(&self, work: impl FnOnce(&Self) -> T) -> T {
         work(self)
     }
 
-    /// A row breaks the format.
+    /// The error for a row that breaks the format.
     fn damaged(&self, damage: Damage) -> EngineError;
 
-    /// The engine refuses for good.
+    /// The error for what the engine refuses for good.
     fn refused(&self, reason: &str) -> EngineError;
 }

@@ -1,13 +1,13 @@
-//! The looks that all databases have in common, and the change log.
+//! The query runner of MySQL and MariaDB, and their change log.
 
 use mysql_async::Row as Columned;
 use sluice_meta::engine::EngineError;
 
 use super::{MysqlEngine, store::Store};
 use crate::{
-    asking::Asking,
     codec::{Damage, Record},
     log::{TRIM, keep_log},
+    query_runner::QueryRunner,
     text::Look,
     values::{Value, id},
 };
@@ -21,7 +21,7 @@ impl Store {
     }
 }
 
-impl Asking for Store {
+impl QueryRunner for Store {
     type Row<'r> = Columned;
 
     fn rows(

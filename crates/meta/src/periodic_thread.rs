@@ -7,12 +7,12 @@ use sluice_types::wait;
 use crate::batch::Interrupt;
 
 /// The thread.
-pub(crate) struct Beater {
+pub(crate) struct PeriodicThread {
     stop: Interrupt,
     thread: JoinHandle<()>,
 }
 
-impl Beater {
+impl PeriodicThread {
     /// Calls `beat` after each `pause` until it answers false.
     ///
     /// # Errors

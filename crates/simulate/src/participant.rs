@@ -8,7 +8,7 @@ use sluice_types::FsResult;
 use crate::{client::Client, mount::Mount, plan::Theme, world::World};
 
 /// One who takes part.
-pub(crate) trait Party: Send + Sync {
+pub(crate) trait Participant: Send + Sync {
     /// What one of its threads does in one round.
     fn work(&self, thread: usize);
     /// Shows that it lives, and cleans up after others.
@@ -30,7 +30,7 @@ pub(crate) trait Party: Send + Sync {
 }
 
 /// One by its place in the plan.
-pub(crate) fn open(world: &Arc<World>, at: usize) -> Result<Arc<dyn Party>, OpenError> {
+pub(crate) fn open(world: &Arc<World>, at: usize) -> Result<Arc<dyn Participant>, OpenError> {
     match world.plan.theme {
         Theme::Mounts => Ok(Mount::open(world, at)?),
         _ => Ok(Client::open(world, at)?),
@@ -38,17 +38,17 @@ pub(crate) fn open(world: &Arc<World>, at: usize) -> Result<Arc<dyn Party>, Open
 }
 
 /// Shows that it lives, at some time soon.
-pub(crate) fn beat_sometimes(world: &World, at: usize, party: &dyn Party) {
+pub(crate) fn beat_sometimes(world: &World, at: usize, participant: &dyn Participant) {
     for _ in 0..world.plan.clients[at].beats {
         world.sched.take_time(Duration::from_millis(1));
         if !world.lives(at) {
             return;
         }
-        party.beat();
+        participant.beat();
     }
 }
 
-impl Party for Client {
+impl Participant for Client {
     fn work(&self, thread: usize) {
         self.work(thread);
     }
@@ -86,7 +86,7 @@ impl Party for Client {
     }
 }
 
-impl Party for Mount {
+impl Participant for Mount {
     fn work(&self, _thread: usize) {
         self.work();
     }

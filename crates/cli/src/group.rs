@@ -1,0 +1,234 @@
+//! A mount in a cache group: what it takes from others, and what it gives.
+//!
+//! What must stay true: a mount serves without its group if it must. Whatever fails here is logged
+//! and tried again.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::{Arc, OnceLock, Weak},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, ensure};
+use sluice_data::DataStore;
+use sluice_meta::{Interrupt, Meta, schema};
+use sluice_peer::{Directory, Group, GroupKey, KeyRing, Member, Members, ServeConfig, Server, Stats};
+use sluice_types::{Clock as _, SystemClock};
+use sluice_vfs::{Families, MoreMetrics};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::{flags::GroupFlags, volume};
+
+/// Threads for the connections of the group.
+const THREADS: usize = 2;
+/// How often a member looks for others and for another key.
+const HEARTBEAT: Duration = Duration::from_secs(12);
+/// How long a member that joined asks the one that owned a block before.
+const BACKUP: Duration = Duration::from_mins(10);
+
+/// A mount's part in a group.
+pub(crate) struct CacheGroup {
+    group: Arc<Group>,
+    meta: Arc<Meta>,
+    /// How this client appears to others; `None` if it gives nothing.
+    own: Option<Own>,
+    server: OnceLock<Server>,
+    runtime: Runtime,
+}
+
+/// What a member says of itself.
+struct Own {
+    group: String,
+    name: String,
+    ip: IpAddr,
+    port: u16,
+    weight: u32,
+    backup: bool,
+    plaintext: bool,
+}
+
+impl CacheGroup {
+    /// The group that the flags name, if they do. It knows its members already.
+    ///
+    /// # Errors
+    /// The flags do not fit this volume or machine, or the metadata engine does not answer.
+    pub(crate) fn new(flags: &GroupFlags, meta: &Arc<Meta>, mountpoint: &str) -> Result<Option<Arc<Self>>> {
+        let Some(name) = &flags.cache_group else { return Ok(None) };
+        ensure!(!name.is_empty(), "--cache-group needs a name");
+        let format = meta.env().format();
+        ensure!(
+            !flags.group_plaintext || format.encrypt_key.is_empty(),
+            "--group-plaintext is refused for an encrypted volume: its blocks would be readable on the network"
+        );
+        // A client that cannot write cannot say that it is a member.
+        let gives = !flags.no_sharing && !meta.is_read_only();
+        if meta.is_read_only() && !flags.no_sharing {
+            tracing::info!("a read-only mount takes blocks from the cache group and gives none");
+        }
+        let own = if gives { Some(Own::new(flags, name, mountpoint)?) } else { None };
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            .thread_name("sluice-group")
+            .enable_all()
+            .build()
+            .context("no threads for the cache group")?;
+        let directory = Records { meta: Arc::downgrade(meta), group: name.clone() };
+        let ring = Arc::new(KeyRing::new(&format.uuid, name, Vec::new()));
+        let config = flags.config(own.as_ref().map(|own| own.name.clone()));
+        let group = Group::new(config, ring, Arc::new(directory), runtime.handle().clone());
+        group.refresh().map_err(anyhow::Error::msg).context("the cache group")?;
+        Ok(Some(Arc::new(Self { group, meta: Arc::clone(meta), own, server: OnceLock::new(), runtime })))
+    }
+
+    /// What the data path asks.
+    pub(crate) fn peers(&self) -> Arc<Group> {
+        Arc::clone(&self.group)
+    }
+
+    /// What it counts, under the names of JuiceFS' paid edition where it has one.
+    pub(crate) fn metrics(&self) -> MoreMetrics {
+        let stats = Arc::clone(self.group.stats());
+        Arc::new(move |families: &mut Families| show(families, &stats))
+    }
+
+    /// Gives the blocks of `data` to others, if this client does.
+    ///
+    /// # Errors
+    /// The port cannot be had, or the metadata engine does not answer.
+    pub(crate) fn start(self: &Arc<Self>, data: &Arc<DataStore>) -> Result<()> {
+        if let Some(own) = &self.own {
+            let any: IpAddr = if own.ip.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { [0u16; 8].into() };
+            let listen = SocketAddr::new(any, own.port);
+            let config = ServeConfig { plaintext: own.plaintext, ..ServeConfig::default() };
+            let blocks = Arc::downgrade(data);
+            let server =
+                Server::start(Arc::clone(&self.group), blocks, listen, config, self.runtime.handle())
+                    .with_context(|| format!("cannot listen on {listen} for the cache group"))?;
+            let address = SocketAddr::new(own.ip, server.port());
+            tracing::info!("cache group {}: other clients reach this one at {address}", own.group);
+            self.join(own, &server, own.backup)?;
+            let _ = self.server.set(server);
+        }
+        let this = Arc::downgrade(self);
+        self.runtime.spawn(heartbeat(this));
+        Ok(())
+    }
+
+    fn join(&self, own: &Own, server: &Server, backup: bool) -> Result<()> {
+        let member = schema::Member {
+            group: own.group.clone(),
+            name: own.name.clone(),
+            address: SocketAddr::new(own.ip, server.port()).to_string(),
+            weight: own.weight,
+            fingerprint: server.fingerprint(),
+            backup_until: if backup { SystemClock.now().sec + BACKUP.as_secs() as i64 } else { 0 },
+            ..schema::Member::default()
+        };
+        self.meta.join_group(member, &Interrupt::never()).context("cannot join the cache group")?;
+        self.group.refresh().map_err(anyhow::Error::msg)
+    }
+
+    /// Leaves the group. Others ask this client no more as soon as they hear of it.
+    pub(crate) fn leave(&self) {
+        if self.own.is_some()
+            && let Err(error) = self.meta.leave_group(self.meta.sid(), &Interrupt::never())
+        {
+            tracing::warn!(%error, "this client is still in the list of the cache group, until its session ends");
+        }
+    }
+}
+
+async fn heartbeat(group: Weak<CacheGroup>) {
+    loop {
+        tokio::time::sleep(HEARTBEAT).await;
+        let Some(group) = group.upgrade() else { return };
+        let refreshed = tokio::task::spawn_blocking(move || group.group.refresh()).await;
+        if let Ok(Err(reason)) = refreshed {
+            tracing::warn!(reason, "the list of the cache group could not be read");
+        }
+    }
+}
+
+impl Own {
+    fn new(flags: &GroupFlags, group: &str, mountpoint: &str) -> Result<Self> {
+        let addresses: Vec<IpAddr> =
+            volume::addresses().iter().filter_map(|address| address.parse().ok()).collect();
+        let ip = match (flags.group_ip, &flags.group_network) {
+            (Some(ip), _) => ip,
+            (None, Some(network)) => {
+                let inside = addresses.into_iter().find(|address| network.contains(*address));
+                inside.context("this machine has no address in --group-network")?
+            }
+            (None, None) => addresses.first().copied().unwrap_or(Ipv4Addr::LOCALHOST.into()),
+        };
+        // With a fixed port the address says who it is; else the place where it is mounted does, so
+        // that it owns the same blocks after a restart.
+        let name = match flags.group_port {
+            0 => format!("{}:{mountpoint}", volume::host_name()),
+            port => SocketAddr::new(ip, port).to_string(),
+        };
+        Ok(Self {
+            group: group.to_owned(),
+            name,
+            ip,
+            port: flags.group_port,
+            weight: flags.group_weight,
+            backup: flags.group_backup,
+            plaintext: flags.group_plaintext,
+        })
+    }
+}
+
+fn show(families: &mut Families, stats: &Stats) {
+    for (title, counter) in [
+        (("juicefs_remotecache_gets", "Blocks that other clients of the cache group gave."), &stats.hits),
+        (("juicefs_remotecache_bytes", "Bytes of blocks that other clients gave."), &stats.hit_bytes),
+        (("juicefs_remotecache_errors", "Requests that no other client answered."), &stats.errors),
+        (("sluice_remotecache_misses_total", "Requests answered without a block."), &stats.misses),
+        (("sluice_group_served_cached_total", "Requests answered from the cache."), &stats.served_cached),
+        (("sluice_group_served_read_total", "Requests that read the object store."), &stats.served_read),
+        (("sluice_group_served_none_total", "Requests answered without a block."), &stats.served_none),
+        (("sluice_group_served_bytes_total", "Bytes given to other clients."), &stats.served_bytes),
+        (("sluice_group_refused_total", "Connections that were refused."), &stats.refused),
+    ] {
+        families.count(title, counter);
+    }
+    let connections = stats.connections.get() as f64;
+    families.gauge(("sluice_group_connections", "Connections of other clients."), connections);
+    families
+        .histogram(("juicefs_remotecache_durations", "Seconds of requests to other clients."), &stats.times);
+}
+
+/// The records of a group in the metadata engine.
+struct Records {
+    meta: Weak<Meta>,
+    group: String,
+}
+
+impl Records {
+    fn meta(&self) -> Result<Arc<Meta>, String> {
+        self.meta.upgrade().ok_or_else(|| "the volume is being unmounted".to_owned())
+    }
+}
+
+impl Directory for Records {
+    fn members(&self) -> Result<Members, String> {
+        let found =
+            self.meta()?.members(&self.group, &Interrupt::never()).map_err(|error| error.to_string())?;
+        let now = SystemClock.now().sec;
+        let member = |member: schema::Member| Member {
+            name: member.name,
+            address: member.address,
+            weight: member.weight,
+            fingerprint: member.fingerprint,
+            backup: member.backup_until > now,
+        };
+        Ok(Members { version: found.version, members: found.members.into_iter().map(member).collect() })
+    }
+
+    fn keys(&self) -> Result<Vec<GroupKey>, String> {
+        let keys = self.meta()?.group_keys(&Interrupt::never()).map_err(|error| error.to_string())?;
+        let keys = std::iter::once(&keys.newest).chain(&keys.before);
+        Ok(keys.map(|key| GroupKey::new(key.number, key.secret.bytes())).collect())
+    }
+}

@@ -1,0 +1,153 @@
+//! `sluice mount --cache-group`: one read of the object store serves all mounts of a group.
+
+mod support;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use sluice_testkit::fuse::no_fuse;
+use support::{Volume, ok, run, until};
+
+const FILES: usize = 60;
+
+fn content(file: usize) -> Vec<u8> {
+    let size = [1000, 11_800, 70_000, 300_000][file % 4];
+    (0..size).map(|at| (at * 31 + file * 7 + at / 251) as u8).collect()
+}
+
+/// A number of a mount.
+fn stat(mount: &Path, name: &str) -> f64 {
+    let stats = fs::read_to_string(mount.join(".stats")).expect("statistics");
+    let line = stats.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.and_then(|number| number.trim().parse().ok()).unwrap_or_else(|| panic!("no {name} in {stats}"))
+}
+
+/// Bytes that mounts read from the object store.
+fn from_store(mounts: &[PathBuf]) -> f64 {
+    mounts.iter().map(|mount| stat(mount, "juicefs_object_request_data_bytes_GET")).sum()
+}
+
+/// A volume with files, which no mount has cached.
+fn volume() -> Volume {
+    let mut volume = Volume::new(&["--block-size", "64K", "--trash-days", "0"]);
+    let point = volume.mount("filled", &[]);
+    for file in 0..FILES {
+        fs::write(point.join(format!("file{file}")), content(file)).expect("written");
+    }
+    volume.umount(&point);
+    fs::remove_dir_all(volume.path("cache")).expect("removed");
+    volume
+}
+
+/// A member with a cache of its own, by a name in the folder.
+fn member(volume: &mut Volume, name: &str, more: &[&str]) -> PathBuf {
+    volume.cache = format!("cache-{name}");
+    let flags = ["--cache-group", "g", "--group-ip", "127.0.0.1", "--free-space-ratio", "0"];
+    volume.mount(name, &[&flags, more].concat())
+}
+
+/// A client that only takes, and keeps nothing on disk.
+fn taker(volume: &mut Volume, name: &str) -> PathBuf {
+    volume.mount(name, &["--cache-group", "g", "--no-sharing", "--cache-size", "0"])
+}
+
+fn read_all(mount: &Path) {
+    for file in 0..FILES {
+        assert!(fs::read(mount.join(format!("file{file}"))).expect("read") == content(file), "file{file}");
+    }
+}
+
+#[test]
+fn the_object_store_is_read_once_however_many_mounts_read() {
+    if no_fuse() {
+        return;
+    }
+    let mut volume = volume();
+    let members = [member(&mut volume, "a", &[]), member(&mut volume, "b", &[])];
+    let takers = [1, 2, 3].map(|n| taker(&mut volume, &format!("taker{n}")));
+    std::thread::scope(|scope| takers.iter().for_each(|mount| drop(scope.spawn(|| read_all(mount)))));
+    let all: f64 = (0..FILES).map(|file| content(file).len() as f64).sum();
+    let read = from_store(&members);
+    assert!(read >= all && read <= 1.05 * all, "{read} of {all} bytes");
+    assert!(from_store(&takers) < f64::EPSILON, "takers read none themselves");
+    assert!(takers.iter().all(|mount| stat(mount, "juicefs_remotecache_gets") > 0.0));
+    members.iter().for_each(|mount| read_all(mount));
+    assert!((from_store(&members) - read).abs() < f64::EPSILON, "members have each other's blocks");
+    for mount in takers.iter().chain(&members) {
+        volume.umount(mount);
+    }
+}
+
+#[test]
+fn members_that_die_or_leave_are_missed_by_nobody() {
+    if no_fuse() {
+        return;
+    }
+    let mut volume = volume();
+    let gone = member(&mut volume, "a", &[]);
+    let stays = member(&mut volume, "b", &[]);
+    let taker = taker(&mut volume, "taker");
+    read_all(&taker);
+    volume.umount(&gone);
+    let again = volume.mount("late", &["--cache-group", "g", "--no-sharing", "--cache-size", "0"]);
+    read_all(&again);
+    assert!(from_store(&[again.clone()]) < f64::EPSILON, "it was not told of the member that left");
+    read_all(&taker);
+    // The last member goes without a word.
+    let pid = fs::read_to_string(stays.join(".config")).expect("settings");
+    let pid: serde_json::Value = serde_json::from_str(&pid).expect("JSON");
+    let pid = pid["Pid"].as_i64().expect("its process").to_string();
+    assert!(Command::new("kill").args(["-STOP", &pid]).status().expect("runs").success());
+    for mount in [&taker, &again] {
+        fs::metadata(mount).expect("there");
+        read_all(mount);
+    }
+    assert!(Command::new("kill").args(["-CONT", &pid]).status().expect("runs").success());
+    for mount in [taker, again, stays] {
+        volume.umount(&mount);
+    }
+}
+
+#[test]
+fn warming_up_fills_the_caches_of_the_owners() {
+    if no_fuse() {
+        return;
+    }
+    let mut volume = volume();
+    let members = [member(&mut volume, "a", &[]), member(&mut volume, "b", &[])];
+    let taker = taker(&mut volume, "taker");
+    ok(&["warmup", &taker.display().to_string()]);
+    let all: f64 = (0..FILES).map(|file| content(file).len() as f64).sum();
+    let read = from_store(&members);
+    assert!(read >= all && read <= 1.05 * all, "{read} of {all} bytes");
+    until("both have some", || {
+        members.iter().all(|mount| stat(mount, "juicefs_blockcache_bytes") > all / 10.0)
+    });
+    read_all(&taker);
+    assert!(
+        (from_store(&members) - read).abs() < f64::EPSILON && from_store(&[taker.clone()]) < f64::EPSILON
+    );
+    for mount in members.iter().chain([&taker]) {
+        volume.umount(mount);
+    }
+}
+
+#[test]
+fn flags_that_cannot_be_are_refused() {
+    let volume = Volume::new(&[]);
+    let point = volume.path("mnt").display().to_string();
+    let refused = |flags: &[&str]| {
+        let (success, said) = run(&[&["mount", &volume.meta, &point], flags].concat());
+        assert!(!success, "{flags:?}: {said}");
+        said
+    };
+    let said = refused(&["--cache-group", "g", "--no-sharing", "--group-weight", "7"]);
+    assert!(said.contains("--group-weight is refused"), "{said}");
+    let said = refused(&["--cache-group", "g", "--group-network", "10.0.0.0/40"]);
+    assert!(said.contains("is no network"), "{said}");
+    let said = refused(&["--cache-group", ""]);
+    assert!(said.contains("--cache-group needs a name"), "{said}");
+}

@@ -1,0 +1,73 @@
+//! What is kept of a block, in memory and in local files, and for how long.
+
+use bytes::Bytes;
+
+use super::{BlockStore, MEMORY_CEILING, MEMORY_FLOOR, Purpose};
+use crate::{
+    cache::{AWAITED, BEGUN},
+    layout::BlockKey,
+};
+
+impl BlockStore {
+    /// Drops a block from the caches.
+    pub(crate) fn forget(&self, key: BlockKey) {
+        self.memory.remove(&key);
+        if let Some(disk) = &self.disk {
+            disk.remove(key);
+        }
+    }
+
+    /// [`Self::forget`] for the runtime's threads, which must not wait for the disk.
+    pub(crate) async fn forget_async(&self, key: BlockKey) {
+        self.memory.remove(&key);
+        if let Some(disk) = self.disk.clone() {
+            let _ = tokio::task::spawn_blocking(move || disk.remove(key)).await;
+        }
+    }
+
+    /// Keeps a block that was fetched.
+    pub(super) fn keep(&self, key: BlockKey, whole: &Bytes, purpose: Purpose) {
+        if purpose == Purpose::Warm && self.disk.is_some() {
+            return;
+        }
+        self.remember(key, whole, if purpose == Purpose::Ahead { AWAITED } else { BEGUN });
+        if self.full_reads || key.size < self.layout.block_size || purpose == Purpose::Part {
+            self.offer(key, whole);
+        }
+    }
+
+    /// Keeps a block in memory for so many chances.
+    pub(super) fn remember(&self, key: BlockKey, data: &Bytes, chances: u8) {
+        let capacity = self.memory_capacity();
+        let weight = u64::from(key.size) + 128;
+        if weight <= capacity {
+            let used = self.memory.insert(key, data.clone(), (weight, chances), capacity);
+            self.stats.memory_bytes.set(used);
+            self.budget.set_cached(used);
+        }
+    }
+
+    /// Shrinks the memory cache to what writers leave.
+    pub(crate) fn shrink_memory(&self) {
+        let cached = self.memory.shrink(self.memory_capacity());
+        self.stats.memory_bytes.set(cached);
+        self.budget.set_cached(cached);
+        self.stats.buffer_bytes.set(self.budget.used());
+    }
+
+    /// Bytes that cached blocks may take in memory now.
+    pub(crate) fn memory_capacity(&self) -> u64 {
+        let limit = self.budget.limit();
+        if self.disk.is_some() {
+            // Blocks in local files are in the kernel's page cache, too.
+            return limit / MEMORY_FLOOR;
+        }
+        limit.saturating_sub(self.budget.used()).clamp(limit / MEMORY_FLOOR, limit / MEMORY_CEILING)
+    }
+
+    pub(super) fn offer(&self, key: BlockKey, data: &Bytes) {
+        if let Some(disk) = &self.disk {
+            disk.offer(key, data.clone());
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Blocks in a cache group: those that other clients have, and those that others ask for.
+//!
+//! What must stay true: what another client asks for is never asked of a third one, so that two
+//! clients with different lists of members cannot wait for each other. The object store is read
+//! once for a block, whoever needs it.
+
+use std::{ops::Range, pin::pin, sync::Arc};
+
+use bytes::Bytes;
+use futures::FutureExt as _;
+use sluice_types::Interrupt;
+
+use super::{BlockStore, Purpose, store_reads::Fetched};
+use crate::{gate::until, layout::BlockKey, peers::OwnerAction};
+
+impl BlockStore {
+    /// A part of a block from the client that owns it; `None` if there is no group, if this client
+    /// owns the block, or if nobody gives it.
+    pub(super) fn part_from_peers(
+        &self,
+        key: BlockKey,
+        range: &Range<u32>,
+        interrupt: &Interrupt,
+    ) -> Option<Bytes> {
+        let peers = self.peers.as_ref().filter(|peers| !peers.owns(key))?;
+        let fetch = pin!(peers.fetch(key, range.clone()));
+        self.runtime.block_on(until(fetch, &mut || interrupt.is_set())).flatten()
+    }
+
+    /// Has the client that owns a block do something with it; `None` as
+    /// [`Self::part_from_peers`].
+    pub(crate) fn at_owner(&self, key: BlockKey, action: OwnerAction, interrupt: &Interrupt) -> Option<bool> {
+        let peers = self.peers.as_ref().filter(|peers| !peers.owns(key))?;
+        self.runtime.block_on(until(peers.at_owner(key, action), &mut || interrupt.is_set())).flatten()
+    }
+
+    /// Whether this client has to read the block for all others.
+    pub(super) fn owns(&self, key: BlockKey) -> bool {
+        self.peers.as_ref().is_some_and(|peers| peers.owns(key))
+    }
+
+    /// A whole block from the client that owns it or from the object store.
+    pub(super) async fn fetch_whole(self: &Arc<Self>, key: BlockKey) -> Fetched {
+        let Some(peers) = &self.peers else { return self.fetch(key, None).await };
+        let _charge = self.budget.charge(u64::from(key.size));
+        match peers.fetch(key, 0..key.size).await {
+            Some(whole) => Ok(whole),
+            None => self.read_store_once(key).await,
+        }
+    }
+
+    /// A whole block from the object store, which is read once for all that wait.
+    async fn read_store_once(self: &Arc<Self>, key: BlockKey) -> Fetched {
+        let read = self.store_reads.join(key, || {
+            let this = Arc::clone(self);
+            // It goes on if all that wait for it give up.
+            let read = self.runtime.spawn(async move {
+                let fetched = this.fetch(key, None).await;
+                this.store_reads.end(key);
+                fetched
+            });
+            let aborted = self.unavailable("read", key, "the client is shutting down");
+            read.map(|read| read.unwrap_or(Err(aborted))).boxed()
+        });
+        read.await
+    }
+
+    /// A whole block for another client. It stays in the caches.
+    pub(crate) async fn read_for_peer(self: &Arc<Self>, key: BlockKey) -> Fetched {
+        if let Some(whole) = self.cached_whole(key).await {
+            return Ok(whole);
+        }
+        let whole = self.read_store_once(key).await?;
+        self.keep(key, &whole, Purpose::Part);
+        Ok(whole)
+    }
+
+    /// Keeps a block that another client uploaded.
+    pub(crate) fn accept(&self, key: BlockKey, whole: &Bytes) {
+        self.keep(key, whole, Purpose::Part);
+    }
+
+    async fn cached_whole(self: &Arc<Self>, key: BlockKey) -> Option<Bytes> {
+        let this = Arc::clone(self);
+        tokio::task::spawn_blocking(move || this.cached(key, &(0..key.size))).await.ok().flatten()
+    }
+}

@@ -1,0 +1,131 @@
+//! A member in a process of its own, whose cache holds all that it is asked for.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use anyhow::Result;
+use bytes::Bytes;
+use clap::Args;
+use sluice_data::{BlockKey, CacheConfig, ChunkIndex, DataConfig, DataStore};
+use sluice_object::StoreConfig;
+use sluice_peer::{Directory, Group, GroupConfig, GroupKey, KeyRing, Member, Members, ServeConfig, Server};
+use sluice_types::{FsError, FsResult, Ino, Interrupt, Slice, Time};
+
+/// The secret of the group that is measured.
+pub(crate) const KEY: &[u8] = b"the group that is measured";
+/// Sizes of the two kinds of blocks.
+pub(crate) const SMALL: u32 = 11_800;
+pub(crate) const LARGE: u32 = 4 << 20;
+/// How many of each are cached.
+pub(crate) const SMALLS: u64 = 20_000;
+pub(crate) const LARGES: u64 = 64;
+
+/// The block of a number.
+pub(crate) fn block(number: u64, size: u32) -> BlockKey {
+    BlockKey { id: number + u64::from(size), index: 0, size }
+}
+
+#[derive(Args)]
+pub(crate) struct Node {
+    /// Directory of its cache
+    dir: PathBuf,
+    #[arg(long)]
+    plaintext: bool,
+}
+
+/// Nobody reads files here.
+#[derive(Debug)]
+struct NoFiles;
+
+/// A list without an engine.
+pub(crate) struct Fixed(pub(crate) Vec<Member>);
+
+impl Directory for Fixed {
+    fn members(&self) -> Result<Members, String> {
+        Ok(Members { version: 1, members: self.0.clone() })
+    }
+
+    fn keys(&self) -> Result<Vec<GroupKey>, String> {
+        Ok(vec![GroupKey::new(1, KEY)])
+    }
+}
+
+pub(crate) fn ring() -> Arc<KeyRing> {
+    Arc::new(KeyRing::new("volume", "group", vec![GroupKey::new(1, KEY)]))
+}
+
+impl Node {
+    /// Serves until its input ends. Says where it listens and what its certificate is.
+    pub(crate) fn run(self) -> Result<()> {
+        let config = DataConfig {
+            volume: "speed".into(),
+            cache: CacheConfig { dirs: vec![self.dir.clone()], ..CacheConfig::default() },
+            ..DataConfig::default()
+        };
+        let bucket = format!("{}/objects/", self.dir.display());
+        let store =
+            sluice_object::open(&StoreConfig { storage: "file".into(), bucket, ..StoreConfig::default() })?;
+        let index = Arc::new(NoFiles) as Arc<dyn ChunkIndex>;
+        let data = Arc::new(DataStore::open(&config, store, index, None)?);
+        fill(&data)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let group = GroupConfig { own: Some("node".into()), ..GroupConfig::default() };
+        let group = Group::new(group, ring(), Arc::new(Fixed(Vec::new())), runtime.handle().clone());
+        let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let serve = ServeConfig { plaintext: self.plaintext, ..ServeConfig::default() };
+        let server = Server::start(group, Arc::downgrade(&data), listen, serve, runtime.handle())?;
+        let fingerprint = server
+            .fingerprint()
+            .map_or_else(String::new, |print| print.iter().map(|byte| format!("{byte:02x}")).collect());
+        println!("{} {fingerprint}", server.port());
+        std::io::stdout().flush()?;
+        std::io::stdin().read_to_end(&mut Vec::new())?;
+        Ok(())
+    }
+}
+
+/// Puts all blocks into the cache files.
+fn fill(data: &DataStore) -> Result<()> {
+    for (count, size) in [(SMALLS, SMALL), (LARGES, LARGE)] {
+        for number in 0..count {
+            let key = block(number, size);
+            if data.location(key).is_none() {
+                data.accept(key, &Bytes::from(vec![number as u8; size as usize]));
+            }
+            // The queue of blocks to be written has a limit.
+            while number % 64 == 63 && data.location(key).is_none() {
+                std::thread::yield_now();
+                data.accept(key, &Bytes::from(vec![number as u8; size as usize]));
+            }
+        }
+        let all = (0..count).all(|number| data.location(block(number, size)).is_some());
+        anyhow::ensure!(all, "not all blocks fit into the cache");
+    }
+    Ok(())
+}
+
+impl ChunkIndex for NoFiles {
+    fn slices(&self, _: Ino, _: u32, _: bool, _: &Interrupt) -> FsResult<Arc<[Slice]>> {
+        Ok(Arc::new([]))
+    }
+
+    fn known_slices(&self, _: Ino, _: u32) -> Option<Arc<[Slice]>> {
+        None
+    }
+
+    fn new_slice_id(&self, _: &Interrupt) -> FsResult<u64> {
+        Err(FsError::io("there are no files here"))
+    }
+
+    fn commit(&self, _: Ino, _: u32, _: &[Slice], _: Time) -> FsResult<u32> {
+        Err(FsError::io("there are no files here"))
+    }
+
+    fn replace(&self, _: Ino, _: u32, _: &[Slice], _: usize, _: Slice) -> FsResult<bool> {
+        Ok(false)
+    }
+}

@@ -1,0 +1,327 @@
+//! A client of a cache group: whom it asks for a block.
+//!
+//! What must stay true: nobody waits for a member longer than members usually take, and a client
+//! that gets no answer reads the object store itself. The metadata engine is asked once at the
+//! start, and when nobody answers; otherwise a newer list comes from the members.
+
+use std::{
+    fmt,
+    ops::Range,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+use sluice_data::{Asked, BlockKey, OwnerAction, Peers};
+use tokio::runtime::Handle;
+
+use crate::{
+    auth::KeyRing,
+    frame::{Kind, Request, Status},
+    members::{Directory, Member, Members},
+    node::{Node, Unanswered},
+    placement::{Share, owners},
+    stats::Stats,
+};
+
+/// Members that are tried for a block before the object store.
+const TRIES: usize = 2;
+/// Shortest time between two questions to the metadata engine.
+const DIRECTORY_PAUSE: Duration = Duration::from_secs(5);
+
+/// As [`DIRECTORY_PAUSE`], for a member whose clients know a newer list.
+const NEWER_PAUSE: Duration = Duration::from_millis(100);
+/// Longest time for a member to read a block into its cache.
+const WARMING: Duration = Duration::from_mins(2);
+
+/// Settings of a client.
+#[derive(Clone, Debug)]
+pub struct GroupConfig {
+    /// The name under which this client owns blocks; `None` if it only takes (`--no-sharing`).
+    pub own: Option<String>,
+    /// Longest time from the beginning of an answer to its end (`--remote-timeout`).
+    pub remote_timeout: Duration,
+    /// Offer uploaded blocks to their owners (`--fill-group-cache`).
+    pub fill: bool,
+}
+
+impl Default for GroupConfig {
+    fn default() -> Self {
+        Self { own: None, remote_timeout: Duration::from_secs(10), fill: false }
+    }
+}
+
+/// A client of a group. It may be shared by several volumes of one process.
+pub struct Group {
+    this: Weak<Self>,
+    config: GroupConfig,
+    ring: Arc<KeyRing>,
+    directory: Arc<dyn Directory>,
+    roster: RwLock<Arc<Roster>>,
+    /// Whether a newer list is being fetched.
+    updating: AtomicBool,
+    /// When the metadata engine was last asked.
+    asked: Mutex<Option<Instant>>,
+    runtime: Handle,
+    pub(crate) stats: Arc<Stats>,
+}
+
+/// A list of members with what is known of each.
+#[derive(Debug, Default)]
+struct Roster {
+    version: u64,
+    members: Vec<Member>,
+    shares: Vec<Share>,
+    nodes: Vec<Arc<Node>>,
+    /// The position of this client.
+    own: Option<usize>,
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Group")
+            .field("config", &self.config)
+            .field("ring", &self.ring)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Group {
+    /// A client that knows nobody yet: see [`Self::refresh`]. Its connections live on `runtime`.
+    pub fn new(
+        config: GroupConfig,
+        ring: Arc<KeyRing>,
+        directory: Arc<dyn Directory>,
+        runtime: Handle,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            this: Weak::clone(this),
+            config,
+            ring,
+            directory,
+            roster: RwLock::default(),
+            updating: AtomicBool::new(false),
+            asked: Mutex::new(None),
+            runtime,
+            stats: Arc::default(),
+        })
+    }
+
+    /// What this client counts.
+    pub fn stats(&self) -> &Arc<Stats> {
+        &self.stats
+    }
+
+    /// The members that this client knows.
+    pub fn members(&self) -> Members {
+        let roster = self.roster.read();
+        Members { version: roster.version, members: roster.members.clone() }
+    }
+
+    /// The keys of the group.
+    pub(crate) fn ring(&self) -> &Arc<KeyRing> {
+        &self.ring
+    }
+
+    /// The version of the list that this client has.
+    pub(crate) fn version(&self) -> u64 {
+        self.roster.read().version
+    }
+
+    /// Takes the list of members and the keys from the metadata engine. Blocks.
+    ///
+    /// # Errors
+    /// A message, if it does not answer. What was known stays.
+    pub fn refresh(&self) -> Result<(), String> {
+        *self.asked.lock() = Some(Instant::now());
+        self.ring.replace(self.directory.keys()?);
+        self.adopt(self.directory.members()?);
+        Ok(())
+    }
+
+    /// Takes a list, unless a newer one is known.
+    pub(crate) fn adopt(&self, list: Members) {
+        let mut roster = self.roster.write();
+        if list.version < roster.version {
+            return;
+        }
+        let node = |member: &Member| {
+            let known = roster.nodes.iter().find(|node| node.is(&member.address, member.fingerprint));
+            known.cloned().unwrap_or_else(|| {
+                Arc::new(Node::new(member.address.clone(), member.fingerprint, self.runtime.clone()))
+            })
+        };
+        let nodes = list.members.iter().map(node).collect();
+        let shares = list.members.iter().map(|member| Share::new(&member.name, member.weight)).collect();
+        let own = self.config.own.as_deref();
+        let own = list.members.iter().position(|member| Some(&*member.name) == own);
+        *roster = Arc::new(Roster { version: list.version, members: list.members, shares, nodes, own });
+    }
+
+    /// Asks the members that should have a block, one after the other.
+    async fn fetch_block(&self, key: BlockKey, range: Range<u32>) -> Option<Bytes> {
+        let roster = Arc::clone(&self.roster.read());
+        let usable = |at: usize| Some(at) == roster.own || !roster.nodes[at].is_suspended();
+        let candidates = owners(&roster.shares, key, TRIES, usable);
+        let mut kind = Kind::Get;
+        for at in candidates {
+            if Some(at) == roster.own {
+                if !roster.members[at].backup {
+                    return None;
+                }
+                // Until a moment ago the next one owned the block.
+                kind = Kind::GetCached;
+                continue;
+            }
+            match self.ask(&roster.nodes[at], kind, key, range.clone()).await {
+                Ok(found) => return found,
+                Err(Unanswered::Slow) => return None,
+                Err(Unanswered::Lost(_)) => {}
+            }
+        }
+        if !roster.members.is_empty() {
+            self.ask_directory(DIRECTORY_PAUSE);
+        }
+        None
+    }
+
+    async fn ask(
+        &self,
+        node: &Arc<Node>,
+        kind: Kind,
+        key: BlockKey,
+        range: Range<u32>,
+    ) -> Result<Option<Bytes>, Unanswered> {
+        let started = Instant::now();
+        let request = self.request(kind, key, range);
+        let answer = match node.ask(&self.ring, request, None, self.config.remote_timeout).await {
+            Ok(answer) => answer,
+            Err(unanswered) => {
+                self.stats.errors.add(1);
+                return Err(unanswered);
+            }
+        };
+        self.stats.times.observe(started.elapsed());
+        if answer.version > self.version() {
+            self.update_from(Arc::clone(node));
+        }
+        if answer.status != Status::Done {
+            self.stats.misses.add(1);
+            return Ok(None);
+        }
+        self.stats.hits.add(1);
+        self.stats.hit_bytes.add(answer.payload.len() as u64);
+        Ok(Some(answer.payload))
+    }
+
+    fn request(&self, kind: Kind, key: BlockKey, range: Range<u32>) -> Request {
+        Request { id: 0, kind, version: self.version(), key, range }
+    }
+
+    /// A client has a list of this version.
+    pub(crate) fn heard_of(&self, version: u64) {
+        if version > self.version() {
+            self.ask_directory(NEWER_PAUSE);
+        }
+    }
+
+    /// What takes the newer list, or its failure; `None` while another one is being fetched.
+    fn begin_update(&self) -> Option<impl FnOnce(Option<Members>) + Send + 'static> {
+        let this = self.this.upgrade()?;
+        (!this.updating.swap(true, Ordering::AcqRel)).then(|| {
+            move |list: Option<Members>| {
+                if let Some(list) = list {
+                    this.adopt(list);
+                }
+                this.updating.store(false, Ordering::Release);
+            }
+        })
+    }
+
+    /// Fetches a newer list from a member that has one.
+    fn update_from(&self, node: Arc<Node>) {
+        let Some(end) = self.begin_update() else { return };
+        let (ring, limit) = (Arc::clone(&self.ring), self.config.remote_timeout);
+        let request = self.request(Kind::List, BlockKey { id: 0, index: 0, size: 0 }, 0..0);
+        drop(self.runtime.spawn(async move {
+            let answer = node.ask(&ring, request, None, limit).await;
+            let list = answer.ok().and_then(|answer| serde_json::from_slice(&answer.payload).ok());
+            end(list);
+        }));
+    }
+
+    /// Asks the metadata engine for the list, at most once in `pause`.
+    fn ask_directory(&self, pause: Duration) {
+        {
+            let mut asked = self.asked.lock();
+            if asked.is_some_and(|asked| asked.elapsed() < pause) {
+                return;
+            }
+            *asked = Some(Instant::now());
+        }
+        let Some(end) = self.begin_update() else { return };
+        let (directory, ring) = (Arc::clone(&self.directory), Arc::clone(&self.ring));
+        drop(self.runtime.spawn_blocking(move || {
+            // The key may have changed since, too.
+            if let Ok(keys) = directory.keys() {
+                ring.replace(keys);
+            }
+            end(directory.members().map_err(|reason| tracing::debug!(reason, "no list of members")).ok());
+        }));
+    }
+}
+
+impl Peers for Group {
+    fn owns(&self, block: BlockKey) -> bool {
+        let roster = Arc::clone(&self.roster.read());
+        let Some(own) = roster.own else { return false };
+        let usable = |at: usize| at == own || !roster.nodes[at].is_suspended();
+        owners(&roster.shares, block, 1, usable).first() == Some(&own) && !roster.members[own].backup
+    }
+
+    fn fetch(&self, block: BlockKey, range: Range<u32>) -> Asked<'_, Bytes> {
+        Box::pin(self.fetch_block(block, range))
+    }
+
+    fn at_owner(&self, block: BlockKey, action: OwnerAction) -> Asked<'_, bool> {
+        Box::pin(async move {
+            let roster = Arc::clone(&self.roster.read());
+            let usable = |at: usize| Some(at) == roster.own || !roster.nodes[at].is_suspended();
+            let at = owners(&roster.shares, block, 1, usable).first().copied()?;
+            if Some(at) == roster.own {
+                return None;
+            }
+            let kind = match action {
+                OwnerAction::Warm => Kind::Warm,
+                OwnerAction::Find => Kind::Has,
+                OwnerAction::Evict => Kind::Evict,
+            };
+            let request = self.request(kind, block, 0..0);
+            let answer = roster.nodes[at].ask(&self.ring, request, None, WARMING).await.ok()?;
+            Some(answer.status == Status::Done)
+        })
+    }
+
+    fn offer(&self, block: BlockKey, data: &Bytes) {
+        if !self.config.fill {
+            return;
+        }
+        let roster = Arc::clone(&self.roster.read());
+        let candidates = owners(&roster.shares, block, 1, |_| true);
+        let Some(at) = candidates.first().copied().filter(|at| Some(*at) != roster.own) else { return };
+        let node = Arc::clone(&roster.nodes[at]);
+        if node.is_suspended() {
+            return;
+        }
+        let (ring, data, limit) = (Arc::clone(&self.ring), data.clone(), self.config.remote_timeout);
+        let request = self.request(Kind::Put, block, 0..block.size);
+        drop(self.runtime.spawn(async move {
+            // It is a help, no duty.
+            let _ = node.ask(&ring, request, Some(data), limit).await;
+        }));
+    }
+}

@@ -1,0 +1,30 @@
+//! The cache group: clients of a volume that share their caches, so that a block is read from the
+//! object store once.
+//!
+//! [`Group`] asks other members for blocks, [`Server`] answers them. The data path knows neither:
+//! it sees a [`Peers`](sluice_data::Peers). What must stay true: nobody without the group's key
+//! learns anything, and whatever a member does, a client that can read the object store gets the
+//! right bytes.
+
+mod auth;
+mod blocks;
+mod frame;
+mod group;
+mod latency;
+mod link;
+mod members;
+mod node;
+mod placement;
+mod serve;
+mod serving;
+mod session;
+mod stats;
+mod tls;
+
+pub use auth::{GroupKey, KeyRing};
+pub use blocks::{Blocks, Boxed};
+pub use group::{Group, GroupConfig};
+pub use members::{Directory, Member, Members};
+pub use serve::{ServeConfig, Server};
+pub use stats::Stats;
+pub use tls::Fingerprint;

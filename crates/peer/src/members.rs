@@ -1,0 +1,45 @@
+//! The members of a group, as clients know them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{auth::GroupKey, tls::Fingerprint};
+
+/// A client that shares its cache.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its name, by which blocks are given to it. A member that comes back with the same name owns
+    /// the same blocks.
+    pub name: String,
+    /// `host:port`.
+    pub address: String,
+    /// How many blocks it owns, in proportion to the others; 0 for none.
+    pub weight: u32,
+    /// SHA-256 of its certificate; `None` if it takes unencrypted connections.
+    pub fingerprint: Option<Fingerprint>,
+    /// Whether it joined a moment ago, and asks the second owner for what it does not have.
+    pub backup: bool,
+}
+
+/// The members at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Members {
+    /// A later list has a larger one.
+    pub version: u64,
+    /// In any order.
+    pub members: Vec<Member>,
+}
+
+/// Where the list of members and the group's keys are kept: the metadata of the volume.
+pub trait Directory: Send + Sync {
+    /// The members now. Blocks.
+    ///
+    /// # Errors
+    /// A message, if nobody answers.
+    fn members(&self) -> Result<Members, String>;
+
+    /// The keys that are valid now. Blocks.
+    ///
+    /// # Errors
+    /// A message, if nobody answers.
+    fn keys(&self) -> Result<Vec<GroupKey>, String>;
+}

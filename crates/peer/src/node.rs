@@ -1,0 +1,293 @@
+//! A member as this client knows it: its connections, how fast it answers, and whether it is left
+//! alone for a while.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::{runtime::Handle, time::timeout};
+
+use crate::{
+    auth::KeyRing,
+    frame::Request,
+    latency::Latency,
+    link::{Answer, Link},
+    tls::Fingerprint,
+};
+
+/// Connections to a member.
+const LINKS: usize = 2;
+/// Shortest wait for an answer to begin.
+const LEAST: Duration = Duration::from_millis(20);
+/// Wait for an answer to begin before there were enough to know how long they take.
+const UNKNOWN: Duration = Duration::from_secs(1);
+/// Answers from which on the percentile is used.
+const ENOUGH: u32 = 100;
+/// Slow answers in a row after which a member is suspended.
+const SLOW: u32 = 3;
+/// How long a member is suspended: the first time, doubling up to the last.
+const SUSPENSION: std::ops::Range<Duration> = Duration::from_secs(1)..Duration::from_mins(1);
+
+/// How a request ended, if it got no answer.
+#[derive(Debug)]
+pub(crate) enum Unanswered {
+    /// The answer did not begin in time, or did not end.
+    Slow,
+    /// The connection cannot be made, or broke.
+    Lost(io::Error),
+}
+
+/// A member.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) address: String,
+    fingerprint: Option<Fingerprint>,
+    runtime: Handle,
+    links: [tokio::sync::Mutex<Option<Arc<Link>>>; LINKS],
+    turn: AtomicUsize,
+    latency: Latency,
+    health: Mutex<Health>,
+}
+
+#[derive(Debug, Default)]
+struct Health {
+    /// Slow answers since the last good one.
+    slow: u32,
+    /// Suspensions since the last good answer.
+    suspensions: u32,
+    until: Option<Instant>,
+}
+
+impl Node {
+    pub(crate) fn new(address: String, fingerprint: Option<Fingerprint>, runtime: Handle) -> Self {
+        Self {
+            address,
+            fingerprint,
+            runtime,
+            links: Default::default(),
+            turn: AtomicUsize::new(0),
+            latency: Latency::default(),
+            health: Mutex::default(),
+        }
+    }
+
+    /// Whether it is the same server as one of that address and certificate.
+    pub(crate) fn is(&self, address: &str, fingerprint: Option<Fingerprint>) -> bool {
+        self.address == address && self.fingerprint == fingerprint
+    }
+
+    /// Whether it is left alone now.
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.health.lock().until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// How long an answer may take to begin.
+    fn patience(&self) -> Duration {
+        self.latency.percentile_99(ENOUGH).map_or(UNKNOWN, |usual| (usual * 2).max(LEAST))
+    }
+
+    /// Asks it. `limit` is the longest time from the beginning of an answer to its end.
+    pub(crate) async fn ask(
+        &self,
+        ring: &Arc<KeyRing>,
+        request: Request,
+        payload: Option<Bytes>,
+        limit: Duration,
+    ) -> Result<Answer, Unanswered> {
+        let asked = self.try_ask(ring, request, payload, limit).await;
+        match &asked {
+            Ok(_) => *self.health.lock() = Health::default(),
+            Err(Unanswered::Slow) => self.was_slow(),
+            Err(Unanswered::Lost(error)) => {
+                tracing::debug!(address = self.address, %error, "a member of the cache group does not answer");
+                self.suspend();
+            }
+        }
+        asked
+    }
+
+    async fn try_ask(
+        &self,
+        ring: &Arc<KeyRing>,
+        request: Request,
+        payload: Option<Bytes>,
+        limit: Duration,
+    ) -> Result<Answer, Unanswered> {
+        let link = self.link(ring).await.map_err(Unanswered::Lost)?;
+        let started = Instant::now();
+        let waiting = link.send(request, payload).await.map_err(Unanswered::Lost)?;
+        if timeout(self.patience(), waiting.first).await.is_err() {
+            // It counts as long as it was waited for, so that a member that became slower for good
+            // is believed in the end.
+            self.latency.observe(started.elapsed());
+            return Err(Unanswered::Slow);
+        }
+        self.latency.observe(started.elapsed());
+        match timeout(limit, waiting.last).await {
+            Ok(Ok(Ok(answer))) => Ok(answer),
+            Ok(Ok(Err(error))) => Err(Unanswered::Lost(error)),
+            Ok(Err(_)) => Err(Unanswered::Lost(io::ErrorKind::ConnectionAborted.into())),
+            Err(_) => Err(Unanswered::Slow),
+        }
+    }
+
+    /// A connection, which is made if there is none.
+    async fn link(&self, ring: &Arc<KeyRing>) -> io::Result<Arc<Link>> {
+        let at = self.turn.fetch_add(1, Ordering::Relaxed) % LINKS;
+        let mut place = self.links[at].lock().await;
+        if let Some(link) = place.as_ref().filter(|link| !link.is_lost()) {
+            return Ok(Arc::clone(link));
+        }
+        // Those that waited for the one that failed just now do not try again.
+        if self.is_suspended() {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
+        let (address, fingerprint, ring) = (self.address.clone(), self.fingerprint, Arc::clone(ring));
+        // The connection belongs to the runtime of the group, whoever asks first.
+        let connect = self.runtime.spawn(async move { Link::connect(&address, fingerprint, &ring).await });
+        let link = Arc::new(connect.await.unwrap_or_else(|gone| Err(io::Error::other(gone)))?);
+        *place = Some(Arc::clone(&link));
+        Ok(link)
+    }
+
+    fn was_slow(&self) {
+        let slow = {
+            let mut health = self.health.lock();
+            health.slow += 1;
+            health.slow
+        };
+        if slow >= SLOW {
+            self.suspend();
+        }
+    }
+
+    /// Leaves it alone for a while, each time for longer. Its connections are closed.
+    fn suspend(&self) {
+        let mut health = self.health.lock();
+        let now = Instant::now();
+        if health.until.is_some_and(|until| now < until) {
+            return;
+        }
+        let pause = SUSPENSION.start.saturating_mul(1 << health.suspensions.min(6)).min(SUSPENSION.end);
+        health.suspensions += 1;
+        health.slow = 0;
+        health.until = Some(now + pause);
+        drop(health);
+        tracing::info!(address = self.address, ?pause, "a member of the cache group is left alone");
+        for link in &self.links {
+            if let Ok(mut place) = link.try_lock() {
+                place.take();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_data::BlockKey;
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
+
+    use super::*;
+    use crate::{
+        auth::{GroupKey, admit},
+        frame::{Head, Kind, Status, sums},
+    };
+
+    const KEY: BlockKey = BlockKey { id: 1, index: 0, size: 40_000 };
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    fn ring() -> Arc<KeyRing> {
+        Arc::new(KeyRing::new("v", "g", vec![GroupKey::new(1, b"key")]))
+    }
+
+    fn request() -> Request {
+        Request { id: 0, kind: Kind::Get, version: 0, key: KEY, range: 0..KEY.size }
+    }
+
+    /// A member that knows the key and says `said` to the first request; then it says nothing.
+    async fn member(said: impl Fn(u32) -> Vec<u8> + Send + 'static) -> Node {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("it listens");
+        let address = listener.local_addr().expect("its address").to_string();
+        tokio::spawn(async move {
+            let mut open = Vec::new();
+            while let Ok((mut stream, _)) = listener.accept().await {
+                admit(&mut stream, &ring(), b"").await.expect("it is let in");
+                let mut head = [0; Request::BYTES];
+                stream.read_exact(&mut head).await.expect("a request");
+                let id = Request::decode(&head).expect("a request").id;
+                stream.write_all(&said(id)).await.expect("it is said");
+                open.push(stream);
+            }
+        });
+        Node::new(address, None, Handle::current())
+    }
+
+    fn answer(id: u32, change: impl Fn(&mut Head, &mut Vec<u32>, &mut Vec<u8>)) -> Vec<u8> {
+        let mut bytes = vec![7; KEY.size as usize];
+        let mut checks = sums(&(0..KEY.size), &bytes);
+        let mut head = Head { id, status: Status::Done, sums: 2, length: KEY.size, version: 0 };
+        change(&mut head, &mut checks, &mut bytes);
+        let checks: Vec<u8> = checks.iter().flat_map(|sum| sum.to_le_bytes()).collect();
+        [&head.encode()[..], &checks, &bytes].concat()
+    }
+
+    #[tokio::test]
+    async fn wrong_answers_are_none_and_the_member_is_left_alone() {
+        let right = member(|id| answer(id, |_, _, _| {})).await;
+        let got = right.ask(&ring(), request(), None, PATIENCE).await.expect("a right answer");
+        assert_eq!(got.payload, vec![7; KEY.size as usize]);
+        let wrong: [fn(u32) -> Vec<u8>; 7] = [
+            |id| answer(id, |_, _, bytes| bytes[39_999] ^= 1),
+            |id| answer(id, |_, sums, _| sums[0] ^= 1),
+            |id| answer(id, |head, _, bytes| (head.length, *bytes) = (4, vec![7; 4])),
+            |id| answer(id, |head, sums, _| (head.sums, *sums) = (0, Vec::new())),
+            |id| answer(id, |head, _, _| head.status = Status::Wait),
+            |id| answer(id + 1, |_, _, _| {}),
+            |_| vec![0xAA; 5000],
+        ];
+        for (number, said) in wrong.into_iter().enumerate() {
+            let node = member(said).await;
+            let asked = node.ask(&ring(), request(), None, PATIENCE).await;
+            assert!(matches!(asked, Err(Unanswered::Lost(_))), "{number}: {asked:?}");
+            assert!(node.is_suspended(), "{number}");
+        }
+    }
+
+    #[tokio::test]
+    async fn one_that_is_frozen_costs_a_moment_and_is_then_left_alone() {
+        let frozen = member(|_| Vec::new()).await;
+        let started = Instant::now();
+        let ring = ring();
+        let asks = (0..SLOW).map(|_| frozen.ask(&ring, request(), None, PATIENCE));
+        for asked in futures::future::join_all(asks).await {
+            assert!(matches!(asked, Err(Unanswered::Slow)), "{asked:?}");
+        }
+        assert!(started.elapsed() < PATIENCE / 2 && frozen.is_suspended());
+        let half = member(|id| answer(id, |_, _, bytes| bytes.truncate(100))).await;
+        let asked = half.ask(&ring, request(), None, Duration::from_millis(50)).await;
+        assert!(matches!(asked, Err(Unanswered::Slow)), "{asked:?}");
+    }
+
+    #[tokio::test]
+    async fn nobody_there_is_found_out_once() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("it listens");
+        let address = listener.local_addr().expect("its address").to_string();
+        drop(listener);
+        let node = Node::new(address, None, Handle::current());
+        for _ in 0..100 {
+            let asked = node.ask(&ring(), request(), None, PATIENCE).await;
+            assert!(matches!(asked, Err(Unanswered::Lost(_))), "{asked:?}");
+            assert!(node.is_suspended());
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The side of a member that others ask.
+//!
+//! What must stay true: before a client has proved that it knows the key, it costs a small piece of
+//! memory and [`HANDSHAKE`](crate::auth::HANDSHAKE) at most. A client that does not take its
+//! answers is not read from. All answers that wait together stay within a budget.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    net::{TcpListener, TcpStream},
+    runtime::Handle,
+    sync::Semaphore,
+    task::{AbortHandle, JoinSet},
+    time::{sleep, timeout},
+};
+use tokio_rustls::TlsAcceptor;
+
+use crate::{
+    auth::{HANDSHAKE, admit},
+    blocks::Blocks,
+    group::Group,
+    serving::Serving,
+    session::Session,
+    tls::{self, Identity},
+};
+
+/// Clients that may be proving themselves at once.
+const PROVING: usize = 256;
+/// Pause after a connection could not be accepted, as when there are too many open files.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Limits of a member.
+#[derive(Clone, Copy, Debug)]
+pub struct ServeConfig {
+    /// Connections of other clients at once.
+    pub connections: usize,
+    /// Bytes of blocks that are being read or sent at once.
+    pub memory: usize,
+    /// Whether connections are not encrypted (`--group-plaintext`).
+    pub plaintext: bool,
+}
+
+impl Default for ServeConfig {
+    fn default() -> Self {
+        Self { connections: 10_000, memory: 256 << 20, plaintext: false }
+    }
+}
+
+/// What all connections are let in by.
+struct Entrance {
+    serving: Arc<Serving>,
+    identity: Option<Identity>,
+    connections: AtomicUsize,
+    proving: Semaphore,
+    limit: usize,
+}
+
+/// A member that serves. It stops when this is dropped.
+pub struct Server {
+    entrance: Arc<Entrance>,
+    accepting: AbortHandle,
+    port: u16,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+impl Server {
+    /// Listens at an address. Connections are served on `runtime`.
+    ///
+    /// # Errors
+    /// Those of the socket, and of the cryptographic library.
+    pub fn start(
+        group: Arc<Group>,
+        blocks: impl Blocks,
+        listen: std::net::SocketAddr,
+        config: ServeConfig,
+        runtime: &Handle,
+    ) -> io::Result<Self> {
+        let identity = if config.plaintext { None } else { Some(Identity::new()?) };
+        let socket = std::net::TcpListener::bind(listen)?;
+        socket.set_nonblocking(true)?;
+        let port = socket.local_addr()?.port();
+        let entrance = Arc::new(Entrance {
+            serving: Serving::new(group, blocks, config.memory),
+            identity,
+            connections: AtomicUsize::new(0),
+            proving: Semaphore::new(PROVING),
+            limit: config.connections,
+        });
+        let entered = runtime.enter();
+        let listener = TcpListener::from_std(socket)?;
+        drop(entered);
+        let accepting = runtime.spawn(accept(listener, Arc::clone(&entrance))).abort_handle();
+        Ok(Self { entrance, accepting, port })
+    }
+
+    /// The port that it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// SHA-256 of its certificate; `None` without encryption.
+    pub fn fingerprint(&self) -> Option<tls::Fingerprint> {
+        self.entrance.identity.as_ref().map(|identity| identity.fingerprint)
+    }
+}
+
+/// Accepts connections, which end with this.
+async fn accept(listener: TcpListener, entrance: Arc<Entrance>) {
+    let mut sessions = JoinSet::new();
+    loop {
+        while sessions.try_join_next().is_some() {}
+        let (stream, from) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "a connection to the cache group cannot be accepted");
+                sleep(PAUSE).await;
+                continue;
+            }
+        };
+        let stats = Arc::clone(entrance.serving.group.stats());
+        if entrance.connections.fetch_add(1, Ordering::Relaxed) >= entrance.limit {
+            entrance.connections.fetch_sub(1, Ordering::Relaxed);
+            stats.refused.add(1);
+            continue;
+        }
+        let entrance = Arc::clone(&entrance);
+        sessions.spawn(async move {
+            let _counted = Counted(&entrance.connections);
+            if let Err(error) = serve(stream, &entrance).await {
+                if error.kind() == io::ErrorKind::PermissionDenied {
+                    stats.refused.add(1);
+                    tracing::warn!(%from, "a client without the key of the cache group was refused");
+                } else {
+                    tracing::debug!(%from, %error, "a connection to the cache group ended");
+                }
+            }
+        });
+    }
+}
+
+/// A connection that is counted.
+struct Counted<'c>(&'c AtomicUsize);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Lets a client in, and serves it.
+async fn serve(mut stream: TcpStream, entrance: &Arc<Entrance>) -> io::Result<()> {
+    let Ok(Ok(proving)) = timeout(HANDSHAKE, entrance.proving.acquire()).await else {
+        return Err(io::ErrorKind::TimedOut.into());
+    };
+    stream.set_nodelay(true)?;
+    let ring = entrance.serving.group.ring();
+    let Some(identity) = &entrance.identity else {
+        admit(&mut stream, ring, b"").await?;
+        drop(proving);
+        return Session::new(stream, &entrance.serving).run().await;
+    };
+    let acceptor = TlsAcceptor::from(Arc::clone(&identity.config));
+    let encrypted = timeout(HANDSHAKE, acceptor.accept(stream)).await;
+    let mut stream = encrypted.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
+    let binding = tls::binding(stream.get_ref().1)?;
+    admit(&mut stream, ring, &binding).await?;
+    drop(proving);
+    Session::new(stream, &entrance.serving).run().await
+}

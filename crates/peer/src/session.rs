@@ -1,0 +1,243 @@
+//! One connection of another client: its requests, and the answers to them.
+//!
+//! What must stay true: all requests that have arrived are answered together. One that has to wait
+//! for the object store holds up none behind it.
+
+use std::{io, sync::Arc, time::Duration};
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    sync::{OwnedSemaphorePermit, mpsc},
+    time::timeout,
+};
+
+use crate::{
+    frame::{Head, Kind, Request, Status, sums},
+    serving::{Serving, UNIT},
+};
+
+/// Bytes read at once.
+const READ: usize = 8 << 10;
+/// Answers of more bytes than this are sent without being copied.
+const COPIED: usize = 64 << 10;
+/// Bytes of answers that are gathered before they are sent.
+const GATHERED: usize = 256 << 10;
+/// Requests of one connection that may wait for the object store.
+const SLOW: usize = 256;
+/// How long a connection may be idle.
+const IDLE: Duration = Duration::from_mins(10);
+/// How long the rest of a request may take, and the sending of answers.
+const STALLED: Duration = Duration::from_secs(30);
+
+/// An answer that was waited for.
+type Late = (Head, Vec<u32>, Bytes, Option<OwnedSemaphorePermit>);
+
+pub(crate) struct Session<'s, S> {
+    stream: S,
+    serving: &'s Arc<Serving>,
+    arrived: BytesMut,
+    out: Vec<u8>,
+    late: (mpsc::Sender<Late>, mpsc::Receiver<Late>),
+    /// Requests that wait for the object store.
+    slow: usize,
+    /// For the payload of a request that is arriving.
+    held: Option<OwnedSemaphorePermit>,
+}
+
+impl<'s, S: AsyncRead + AsyncWrite + Unpin> Session<'s, S> {
+    pub(crate) fn new(stream: S, serving: &'s Arc<Serving>) -> Self {
+        Self {
+            stream,
+            serving,
+            arrived: BytesMut::new(),
+            out: Vec::new(),
+            late: mpsc::channel(SLOW + 1),
+            slow: 0,
+            held: None,
+        }
+    }
+
+    /// Serves until the client goes, or breaks the protocol.
+    pub(crate) async fn run(mut self) -> io::Result<()> {
+        let _counted = self.serving.group.stats().connections.one();
+        loop {
+            while let Some((request, payload)) = self.next()? {
+                self.answer(&request, payload).await?;
+            }
+            while let Ok(late) = self.late.1.try_recv() {
+                self.add_late(late).await?;
+            }
+            self.flush().await?;
+            self.hold_memory().await?;
+            self.arrived.reserve(READ);
+            let patience = if self.arrived.is_empty() { IDLE } else { STALLED };
+            tokio::select! {
+                read = timeout(patience, self.stream.read_buf(&mut self.arrived)) => match read {
+                    Ok(Ok(0)) => return Ok(()),
+                    Ok(Ok(_)) => {}
+                    Ok(Err(error)) => return Err(error),
+                    Err(_) if self.slow > 0 && self.arrived.is_empty() => {}
+                    Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+                },
+                Some(late) = self.late.1.recv() => self.add_late(late).await?,
+            }
+        }
+    }
+
+    /// Takes part of the budget for a payload that is arriving. Waits while others have it.
+    async fn hold_memory(&mut self) -> io::Result<()> {
+        let head = self.arrived.first_chunk().and_then(Request::decode);
+        let bytes = head.map_or(0, |request| request.payload());
+        if bytes > 0 && self.held.is_none() {
+            let units = (bytes / UNIT + 1) as u32;
+            let held = timeout(STALLED, Arc::clone(&self.serving.memory).acquire_many_owned(units)).await;
+            self.held = Some(held.map_err(|_| io::ErrorKind::TimedOut)?.map_err(io::Error::other)?);
+            self.arrived.reserve(bytes);
+        }
+        Ok(())
+    }
+
+    /// The next request, if all of it has arrived.
+    fn next(&mut self) -> io::Result<Option<(Request, Bytes)>> {
+        let Some(head) = self.arrived.first_chunk::<{ Request::BYTES }>() else { return Ok(None) };
+        let garbage = || io::Error::new(io::ErrorKind::InvalidData, "a request is none of the protocol");
+        let request = Request::decode(head).ok_or_else(garbage)?;
+        if self.arrived.len() < Request::BYTES + request.payload() {
+            return Ok(None);
+        }
+        self.arrived.advance(Request::BYTES);
+        let payload = self.arrived.split_to(request.payload()).freeze();
+        self.held = None;
+        Ok(Some((request, payload)))
+    }
+
+    async fn answer(&mut self, request: &Request, payload: Bytes) -> io::Result<()> {
+        let (blocks, key) = (&self.serving.blocks, request.key);
+        self.serving.group.heard_of(request.version);
+        match request.kind {
+            Kind::Get | Kind::GetCached => return self.get(request).await,
+            Kind::Put => {
+                blocks.accept(key, &Bytes::copy_from_slice(&payload));
+                self.end(request, Status::Done).await
+            }
+            Kind::Has => {
+                let status = if blocks.has(key) { Status::Done } else { Status::Missing };
+                self.end(request, status).await
+            }
+            Kind::Evict => {
+                blocks.evict(key);
+                self.end(request, Status::Done).await
+            }
+            Kind::Warm => self.wait(request).await,
+            Kind::List => {
+                let list = serde_json::to_vec(&self.serving.group.members())?;
+                self.add(self.head(request, Status::Done), &[], &list).await
+            }
+        }
+    }
+
+    async fn get(&mut self, request: &Request) -> io::Result<()> {
+        let stats = self.serving.group.stats();
+        if let Some(bytes) = self.serving.blocks.cached(request.key, &request.range) {
+            stats.served_cached.add(1);
+            stats.served_bytes.add(bytes.len() as u64);
+            let head = self.head(request, Status::Done);
+            return self.add(head, &sums(&request.range, &bytes), &bytes).await;
+        }
+        if request.kind == Kind::GetCached {
+            stats.served_none.add(1);
+            return self.end(request, Status::Missing).await;
+        }
+        self.wait(request).await
+    }
+
+    /// Has a request wait for the object store, beside others.
+    async fn wait(&mut self, request: &Request) -> io::Result<()> {
+        if self.slow >= SLOW {
+            self.serving.group.stats().served_none.add(1);
+            return self.end(request, Status::Failed).await;
+        }
+        self.slow += 1;
+        // So that the client knows that somebody is at work.
+        self.end(request, Status::Wait).await?;
+        let (serving, sender) = (Arc::clone(self.serving), self.late.0.clone());
+        let (request, mut head) = (request.clone(), self.head(request, Status::Done));
+        tokio::spawn(async move {
+            let units = (request.key.size as usize / UNIT + 1) as u32;
+            let memory = Arc::clone(&serving.memory).acquire_many_owned(units).await.ok();
+            let found = if request.kind == Kind::Warm {
+                warm(&serving, request.key).await.map(|()| Bytes::new())
+            } else {
+                let whole = serving.blocks.read(request.key).await;
+                whole.map(|whole| whole.slice(request.range.start as usize..request.range.end as usize))
+            };
+            let bytes = found.unwrap_or_else(|reason| {
+                tracing::debug!(reason, "a block for another client was not read");
+                head.status = Status::Failed;
+                Bytes::new()
+            });
+            let sums = if bytes.is_empty() { Vec::new() } else { sums(&request.range, &bytes) };
+            // The client may be gone.
+            let _ = sender.send((head, sums, bytes, memory)).await;
+        });
+        Ok(())
+    }
+
+    async fn add_late(&mut self, (head, sums, bytes, _memory): Late) -> io::Result<()> {
+        self.slow -= 1;
+        let stats = self.serving.group.stats();
+        if head.status == Status::Done { &stats.served_read } else { &stats.served_none }.add(1);
+        stats.served_bytes.add(bytes.len() as u64);
+        self.add(head, &sums, &bytes).await
+    }
+
+    fn head(&self, request: &Request, status: Status) -> Head {
+        Head { id: request.id, status, sums: 0, length: 0, version: self.serving.group.version() }
+    }
+
+    /// Answers without a payload.
+    async fn end(&mut self, request: &Request, status: Status) -> io::Result<()> {
+        self.add(self.head(request, status), &[], &[]).await
+    }
+
+    async fn add(&mut self, mut head: Head, sums: &[u32], payload: &[u8]) -> io::Result<()> {
+        (head.sums, head.length) = (sums.len() as u16, payload.len() as u32);
+        self.out.extend_from_slice(&head.encode());
+        for sum in sums {
+            self.out.extend_from_slice(&sum.to_le_bytes());
+        }
+        if payload.len() <= COPIED {
+            self.out.extend_from_slice(payload);
+        } else {
+            self.flush().await?;
+            timed(self.stream.write_all(payload)).await?;
+        }
+        if self.out.len() > GATHERED { self.flush().await } else { Ok(()) }
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        if !self.out.is_empty() {
+            timed(self.stream.write_all(&self.out)).await?;
+            self.out.clear();
+            // Thousands of clients are idle at most times.
+            self.out.shrink_to(COPIED);
+        }
+        timed(self.stream.flush()).await
+    }
+}
+
+async fn timed(work: impl Future<Output = io::Result<()>>) -> io::Result<()> {
+    timeout(STALLED, work).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+async fn warm(serving: &Arc<Serving>, key: sluice_data::BlockKey) -> Result<(), String> {
+    let serving = Arc::clone(serving);
+    let warmed = tokio::task::spawn_blocking(move || serving.blocks.warm(key)).await;
+    match warmed {
+        Ok(Ok(true)) => Ok(()),
+        Ok(Ok(false)) => Err("there is no room in the cache".into()),
+        Ok(Err(reason)) => Err(reason),
+        Err(error) => Err(error.to_string()),
+    }
+}

@@ -1,0 +1,55 @@
+//! Members that are gone, or slow.
+
+use std::{sync::Arc, time::Duration};
+
+use sluice_peer::GroupConfig;
+use tokio::time::Instant;
+
+use crate::cluster::{Cluster, fetch, key};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_is_gone_is_replaced_by_the_next_one() {
+    let cluster = Cluster::new(false);
+    let (a, b) = (cluster.node("a:1", false), cluster.node("b:1", false));
+    let client = cluster.client(GroupConfig::default());
+    for id in 0..20 {
+        assert!(fetch(&client, key(id, 100), 0..100).await);
+    }
+    drop(a);
+    let mut got = 0;
+    for id in 0..40 {
+        got += u32::from(fetch(&client, key(id, 100), 0..100).await);
+    }
+    assert!(got >= 38, "{got} of 40 came from the group");
+    assert!(b.cache.held.lock().len() >= 38);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_whose_object_store_is_away_says_so() {
+    let cluster = Cluster::new(true);
+    let a = cluster.node("a:1", false);
+    a.cache.store.close();
+    let client = cluster.client(GroupConfig::default());
+    assert!(!fetch(&client, key(1, 100), 0..100).await);
+    assert_eq!(a.group.stats().served_none.get(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_read_of_the_store_is_waited_for_up_to_the_limit() {
+    let cluster = Cluster::new(true);
+    let a = cluster.node("a:1", false);
+    a.cache.store.forget_permits(1 << 20);
+    let config = GroupConfig { remote_timeout: Duration::from_millis(300), ..GroupConfig::default() };
+    let client = cluster.client(config);
+    let started = Instant::now();
+    assert!(!fetch(&client, key(1, 100), 0..100).await);
+    assert!(started.elapsed() >= Duration::from_millis(300));
+    let patient = cluster.client(GroupConfig::default());
+    let store = Arc::clone(&a.cache.store);
+    let waiting = tokio::spawn(async move { fetch(&patient, key(1, 100), 0..100).await });
+    while a.group.stats().connections.get() < 2 {
+        tokio::task::yield_now().await;
+    }
+    store.add_permits(10);
+    assert!(waiting.await.expect("it ends"));
+}

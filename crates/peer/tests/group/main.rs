@@ -1,0 +1,6 @@
+//! Members and clients of a group, on real sockets of this machine.
+
+mod cluster;
+mod failures;
+mod sharing;
+mod strangers;

@@ -1,0 +1,127 @@
+//! What a group is for: one read of the object store, whoever asks.
+
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use sluice_data::Peers as _;
+use sluice_peer::GroupConfig;
+use tokio::task::JoinSet;
+
+use crate::cluster::{Cluster, PATIENCE, content, fetch, key};
+
+async fn many_clients_read_the_store_once(plaintext: bool) {
+    let cluster = Cluster::new(plaintext);
+    let nodes = [cluster.node("a:1", false), cluster.node("b:1", false), cluster.node("c:1", false)];
+    let mut clients = JoinSet::new();
+    for number in 0..10u32 {
+        let client = cluster.client(GroupConfig::default());
+        clients.spawn(async move {
+            for id in 0..60 {
+                let block = key(id, [1, 11_800, 32 << 10, 100_000, 4 << 20][id as usize % 5]);
+                let start = (number * 1000).min(block.size - 1);
+                let end = (start + 1 + number * 40_000).min(block.size);
+                assert!(fetch(&client, block, start..end).await);
+                assert!(fetch(&client, block, 0..block.size).await || block.size > 4 << 20);
+            }
+            client.stats().hits.get()
+        });
+    }
+    while let Some(hits) = clients.join_next().await {
+        assert_eq!(hits.expect("a client"), 120);
+    }
+    assert_eq!(cluster.reads(), 60, "each block once");
+    for node in &nodes {
+        let held = node.cache.held.lock().len();
+        assert!(held > 5, "{} has {held} of 60 blocks", node.name);
+    }
+    // Three members and ten clients asked for the list when they started, and the two members that
+    // came first when they heard of the third.
+    let asked = cluster.engine.asked.load(Ordering::SeqCst);
+    assert!((13..=15).contains(&asked), "the engine was asked {asked} times");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_clients_read_the_store_once_encrypted() {
+    many_clients_read_the_store_once(false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_clients_read_the_store_once_in_plaintext() {
+    many_clients_read_the_store_once(true).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_newer_list_comes_from_the_members() {
+    let cluster = Cluster::new(true);
+    let first = cluster.node("a:1", false);
+    let client = cluster.client(GroupConfig::default());
+    assert!(fetch(&client, key(1, 10), 0..10).await);
+    let second = cluster.node("b:1", false);
+    first.group.refresh().expect("with its heartbeat");
+    let asked = cluster.engine.asked.load(Ordering::SeqCst);
+    let until = tokio::time::Instant::now() + PATIENCE;
+    while client.members().members.len() < 2 {
+        assert!(tokio::time::Instant::now() < until, "the list never came");
+        assert!(fetch(&client, key(1, 10), 0..10).await);
+    }
+    for id in 0..40 {
+        assert!(fetch(&client, key(id, 10), 0..10).await);
+    }
+    assert!(second.cache.held.lock().len() > 5, "the new member is used");
+    assert_eq!(cluster.engine.asked.load(Ordering::SeqCst), asked, "the engine was not asked");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_joins_asks_the_one_before_it() {
+    let cluster = Cluster::new(true);
+    let old = cluster.node("a:1", false);
+    let client = cluster.client(GroupConfig::default());
+    for id in 0..40 {
+        assert!(fetch(&client, key(id, 1000), 0..1000).await);
+    }
+    let new = cluster.node("b:1", true);
+    assert_eq!(cluster.reads(), 40);
+    old.group.refresh().expect("with its heartbeat");
+    // What the new one owns it takes from the other one.
+    let mut taken = 0;
+    for id in 0..40 {
+        taken += u32::from(fetch(&new.group, key(id, 1000), 5..1000).await);
+    }
+    assert_eq!(taken, 40);
+    assert!(
+        !fetch(&new.group, key(99, 1000), 0..1000).await
+            || old.cache.held.lock().contains_key(&key(99, 1000))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_client_uploads_is_offered_to_its_owner() {
+    let cluster = Cluster::new(false);
+    let node = cluster.node("a:1", false);
+    let client = cluster.client(GroupConfig { fill: true, ..GroupConfig::default() });
+    let block = key(7, 3 << 20);
+    client.offer(block, &content(block));
+    let until = tokio::time::Instant::now() + PATIENCE;
+    while !node.cache.held.lock().contains_key(&block) {
+        assert!(tokio::time::Instant::now() < until, "it never came");
+        tokio::task::yield_now().await;
+    }
+    assert!(fetch(&client, block, 100..200).await);
+    assert_eq!(cluster.reads(), 0);
+    let quiet = cluster.client(GroupConfig::default());
+    quiet.offer(key(8, 10), &Bytes::from_static(b"0123456789"));
+    assert!(fetch(&quiet, key(8, 10), 0..10).await, "it was not sent, so the store was read");
+    assert_eq!(cluster.reads(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_owns_a_block_reads_it_itself() {
+    let cluster = Cluster::new(true);
+    let (a, b) = (cluster.node("a:1", false), cluster.node("b:1", false));
+    a.group.refresh().expect("with its heartbeat");
+    for id in 0..40 {
+        let block = key(id, 100);
+        assert_ne!(a.group.owns(block), b.group.owns(block));
+        assert_eq!(fetch(&a.group, block, 0..100).await, b.group.owns(block));
+    }
+}

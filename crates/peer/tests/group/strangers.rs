@@ -1,0 +1,93 @@
+//! Who does not belong to the group.
+
+use std::{sync::Arc, time::Duration};
+
+use sluice_peer::{Directory, Group, GroupConfig, GroupKey, KeyRing};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    runtime::Handle,
+    time::timeout,
+};
+
+use crate::cluster::{Cluster, PATIENCE, fetch, key};
+
+fn stranger(cluster: &Cluster, keys: Vec<GroupKey>) -> Arc<Group> {
+    let ring = Arc::new(KeyRing::new("volume", "group", keys));
+    let directory = cluster.engine.clone() as Arc<dyn Directory>;
+    let group = Group::new(GroupConfig::default(), Arc::clone(&ring), directory, Handle::current());
+    group.refresh().expect("the list is no secret here");
+    ring.replace(vec![GroupKey::new(1, &[9; 32])]);
+    group
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_with_another_key_gets_nothing() {
+    for plaintext in [false, true] {
+        let cluster = Cluster::new(plaintext);
+        let node = cluster.node("a:1", false);
+        node.cache.held.lock().insert(key(1, 10), crate::cluster::content(key(1, 10)));
+        let client = stranger(&cluster, Vec::new());
+        assert!(!fetch(&client, key(1, 10), 0..10).await);
+        assert_eq!(node.group.stats().served_cached.get(), 0);
+        assert!(fetch(&cluster.client(GroupConfig::default()), key(1, 10), 0..10).await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_with_another_certificate_is_not_talked_to() {
+    let cluster = Cluster::new(false);
+    let node = cluster.node("a:1", false);
+    let mut member = cluster.member(&node, false);
+    member.fingerprint = Some([7; 32]);
+    cluster.engine.join(member);
+    let client = cluster.client(GroupConfig::default());
+    assert!(!fetch(&client, key(1, 10), 0..10).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_key_changes_while_clients_read() {
+    let cluster = Cluster::new(false);
+    let node = cluster.node("a:1", false);
+    let old = cluster.client(GroupConfig::default());
+    assert!(fetch(&old, key(1, 10), 0..10).await);
+    cluster.engine.keys.lock().push((2, 2));
+    // The member has not heard of the new key yet.
+    let early = cluster.client(GroupConfig::default());
+    assert!(fetch(&early, key(1, 10), 0..10).await, "with the key before it");
+    node.group.refresh().expect("with its heartbeat");
+    let late = cluster.client(GroupConfig::default());
+    assert!(fetch(&late, key(1, 10), 0..10).await);
+    cluster.engine.keys.lock().remove(0);
+    node.group.refresh().expect("with its heartbeat");
+    assert!(fetch(&cluster.client(GroupConfig::default()), key(2, 10), 0..10).await);
+    // One that missed both changes learns the key from the engine.
+    let until = tokio::time::Instant::now() + PATIENCE;
+    while !(fetch(&old, key(1, 10), 0..10).await && fetch(&old, key(1, 10), 0..10).await) {
+        assert!(tokio::time::Instant::now() < until, "it never learned the key");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_says_nothing_or_nonsense_is_sent_away_and_learns_nothing() {
+    let cluster = Cluster::new(true);
+    let node = cluster.node("a:1", false);
+    let address = ("127.0.0.1", node.server.port());
+    let mut silent = Vec::new();
+    for _ in 0..200 {
+        silent.push(TcpStream::connect(address).await.expect("it accepts"));
+    }
+    let mut rude = TcpStream::connect(address).await.expect("it accepts");
+    rude.write_all(&[0x55; 4096]).await.expect("it is sent");
+    let mut said = Vec::new();
+    // A reset is an end, too.
+    let _ = timeout(PATIENCE, rude.read_to_end(&mut said)).await.expect("the connection ends");
+    assert!(said.len() <= 40, "a greeting and a nonce, no more: {}", said.len());
+    assert!(fetch(&cluster.client(GroupConfig::default()), key(1, 10), 0..10).await, "a friend gets in");
+    for stream in &mut silent {
+        said.clear();
+        let _ = timeout(Duration::from_mins(1), stream.read_to_end(&mut said)).await.expect("it ends");
+        assert!(said.len() <= 40);
+    }
+}

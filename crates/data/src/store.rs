@@ -257,8 +257,8 @@ impl DataStore {
     }
 
     /// Appends bytes `range` of `block` to `out` if they are cached here, and to `sums` the CRC-32C
-    /// of each of their [`pages`](crate::pages). Whoever gets them has to check these. Reads a local
-    /// file at most. Returns false, and appends nothing, if they are not cached.
+    /// of each of their [`pages`](crate::pages). Whoever gets them has to check these. Reads a
+    /// local file at most. Returns false, and appends nothing, if they are not cached.
     pub fn serve(&self, block: BlockKey, range: &Range<u32>, out: &mut Vec<u8>, sums: &mut Vec<u32>) -> bool {
         self.blocks.serve(block, range, out, sums)
     }

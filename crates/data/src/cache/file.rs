@@ -94,9 +94,9 @@ impl BlockFile {
         Ok(Bytes::from(bytes).slice(start..start + (range.end - range.start) as usize))
     }
 
-    /// Appends bytes `range` of the block to `out`, and to `sums` the checksum of each page of them,
-    /// cut at the ends of `range`. A page that is wholly in it comes with the checksum of the file,
-    /// so that the receiver finds damage; any other is checked here.
+    /// Appends bytes `range` of the block to `out`, and to `sums` the checksum of each page of
+    /// them, cut at the ends of `range`. A page that is wholly in it comes with the checksum of the
+    /// file, so that the receiver finds damage; any other is checked here.
     pub(crate) fn serve(
         &self,
         range: &Range<u32>,

@@ -29,7 +29,7 @@ use tokio::{sync::Semaphore, time::timeout};
 use crate::{consul, volume};
 
 /// Where metrics are shown if nobody says where.
-const HOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+pub(crate) const HOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const PORT: u16 = 9567;
 /// Ports tried from there on, before any port will do.
 const TRIES: u16 = 100;
@@ -86,6 +86,9 @@ impl Exporter {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         tracing::info!("metrics are shown at http://{address}/metrics");
+        if let Some(vfs) = vfs.upgrade() {
+            vfs.meta().change_info(|info| info.metrics_addr = address.to_string());
+        }
         if let Some(consul) = self.consul {
             let notify = move || match tell(&consul, address, &self.mountpoint) {
                 Ok(()) => tracing::info!("Consul at {consul} knows of the metrics"),
@@ -147,7 +150,7 @@ pub(crate) fn of_tries(stats: Arc<Stats>) -> MoreMetrics {
 }
 
 /// The usual port, one of those after it, or any.
-fn any_port(host: IpAddr) -> Result<TcpListener> {
+pub(crate) fn any_port(host: IpAddr) -> Result<TcpListener> {
     for port in (PORT..PORT + TRIES).chain([0]) {
         match TcpListener::bind((host, port)) {
             Err(error) if error.kind() == ErrorKind::AddrInUse => {}

@@ -96,6 +96,7 @@ pub(crate) fn session_info(mount_point: &str) -> SessionInfo {
         mount_point: mount_point.into(),
         mount_time: sluice_types::Clock::now(&sluice_types::SystemClock).utc("%Y-%m-%dT%H:%M:%SZ"),
         process_id: process::id(),
+        ..SessionInfo::default()
     }
 }
 

@@ -84,7 +84,7 @@ impl Meta {
     /// Renews the session. Returns whether this client may declare others dead.
     fn renew(&self) -> FsResult<bool> {
         let (sid, lifetime) = (self.sid(), self.options.session_lifetime());
-        let info = self.options.info.clone();
+        let info = self.info.lock().clone();
         if !self.run(PutSession { sid, lifetime, info }, &Interrupt::never())? {
             // Other programs of the format remove the session and its locks, but not our writer
             // records.

@@ -20,7 +20,7 @@ use crate::{
     periodic_thread::PeriodicThread,
     record_cache::RecordCache,
     resume::{Start, TakenUp, retry},
-    schema::{Counter, Key, Member, Row},
+    schema::{Counter, Key, Member, Row, SessionInfo},
     stats::MetaStats,
     view::{Batch, Stop, View},
     waiters::Waiters,
@@ -39,6 +39,7 @@ pub struct Meta {
     pub(crate) grace: Mutex<Grace>,
     pub(crate) beater: Mutex<Option<PeriodicThread>>,
     pub(crate) expiry: Expiry,
+    pub(crate) info: Mutex<SessionInfo>,
     /// Its membership in a cache group, and how often it was taken for dead when it joined.
     pub(crate) membership: Mutex<Option<(Member, i64)>>,
     read_only: bool,
@@ -82,6 +83,7 @@ impl Meta {
         batcher.go_on(&start.numbers);
         let waiters = Waiters::new(engine.clone(), batcher.counts().clone());
         let grace = Mutex::new(Grace::new(options.clock.now().sec));
+        let info = Mutex::new(options.info.clone());
         let meta = Self {
             engine,
             env,
@@ -93,6 +95,7 @@ impl Meta {
             grace,
             beater: Mutex::new(None),
             expiry: Expiry::default(),
+            info,
             membership: Mutex::default(),
             read_only,
             taken_up: start.taken_up,
@@ -268,6 +271,11 @@ impl Meta {
     /// Session id, 0 if there is none.
     pub fn sid(&self) -> u64 {
         self.env.sid
+    }
+
+    /// Changes what other clients see of this one, from its next heartbeat on.
+    pub fn change_info(&self, change: impl FnOnce(&mut SessionInfo)) {
+        change(&mut self.info.lock());
     }
 
     /// What happened to the session that was to be resumed, if there was one.

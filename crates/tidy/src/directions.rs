@@ -4,7 +4,7 @@
 use crate::{Fault, Source, sources::DEV_CRATES};
 
 /// Each crate with the crates of the workspace that it may use. `cli` may use all that ship.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("types", &[]),
     ("meta", &["types"]),
     ("net", &["types"]),
@@ -12,6 +12,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("meta-redis", &["types", "meta", "net"]),
     ("meta-kv", &["types", "meta", "net"]),
     ("dump", &["types", "meta"]),
+    ("console", &["types", "meta"]),
     ("object", &["types"]),
     ("data", &["types", "object"]),
     ("peer", &["types", "data"]),

@@ -8,6 +8,7 @@ mod clone;
 mod compact;
 mod completion;
 mod config;
+mod console;
 mod debug;
 mod destroy;
 mod dump;
@@ -45,6 +46,7 @@ pub(crate) enum Command {
     Format(format::Format),
     Config(Box<config::Config>),
     Status(status::Status),
+    Console(console::ConsoleCommand),
     Changelog(changelog::Changelog),
     Mount(Box<mount::Mount>),
     Umount(umount::Umount),
@@ -80,6 +82,7 @@ pub(crate) fn run(command: Command, program: Program) -> Result<ExitCode> {
         Command::Format(command) => command.run(),
         Command::Config(command) => command.run(),
         Command::Status(command) => command.run(),
+        Command::Console(command) => command.run(),
         Command::Changelog(command) => command.run(),
         Command::Mount(command) => command.run(program),
         Command::Umount(command) => command.run(),

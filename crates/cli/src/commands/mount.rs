@@ -250,9 +250,11 @@ impl Mount {
             other => bail!("the guardian is of another version, and says what is not understood: {other:?}"),
         };
         let journal = Arc::new(journal);
+        let mut info = volume::session_info(&mountpoint.display().to_string());
+        info.console_url = self.metrics.console_url.clone().unwrap_or_default();
         let options = Options {
             read_only: self.is_read_only(),
-            info: volume::session_info(&mountpoint.display().to_string()),
+            info,
             heartbeat: self.meta.heartbeat,
             client_cache: engines::client_cache(&self.meta_url)?,
             effect_log: Some(Arc::clone(&journal) as _),

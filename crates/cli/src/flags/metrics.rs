@@ -41,6 +41,9 @@ pub(crate) struct MetricsFlags {
     /// Labels that all metrics get that are sent, as NAME:VALUE;NAME:VALUE
     #[arg(long, value_name = "LABELS", value_parser = labels)]
     push_labels: Option<Labels>,
+    /// Where people find a console of the volume; `sluice status` and the console show it
+    #[arg(long, value_name = "URL", value_parser = console_url)]
+    pub(crate) console_url: Option<String>,
 }
 
 /// Labels with their values.
@@ -114,6 +117,17 @@ fn place(text: &str) -> Result<String, String> {
 
 fn login(text: &str) -> Result<String, String> {
     if text.contains(':') { Ok(text.to_owned()) } else { Err("it must be USER:PASSWORD".into()) }
+}
+
+fn console_url(text: &str) -> Result<String, String> {
+    if !text.starts_with("http://") && !text.starts_with("https://") {
+        return Err("it must be http://HOST:PORT/ or https://HOST/".into());
+    }
+    // Everybody who has the volume mounted can read it.
+    if text.contains(['@', '?', '#']) || text.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        return Err("write the address alone, without login and token".into());
+    }
+    Ok(text.to_owned())
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
@@ -202,6 +216,7 @@ mod tests {
             push_graphite: None,
             push_interval: Duration::from_secs(10),
             push_labels: None,
+            console_url: None,
         }
     }
 
@@ -218,6 +233,12 @@ mod tests {
         assert_eq!(names(&gateway.labels), ["juicefs_version"]);
         assert!(none().pushes("vol", Path::new("/mnt")).is_none());
         assert!(place("9091").is_err() && place("h:x").is_err() && place(":9091").is_err());
+        assert!(console_url("https://console.example.com:9567/").is_ok());
+        for wrong in
+            ["console:9567", "http://h/?token=a", "http://me:secret@h/", "http://h/#a", "http://a b/"]
+        {
+            assert!(console_url(wrong).is_err(), "{wrong}");
+        }
         assert!(interval("0.5s").is_err() && login("me").is_err());
     }
 

@@ -41,6 +41,13 @@ pub struct SessionInfo {
     /// Process id.
     #[serde(rename = "ProcessID")]
     pub process_id: u32,
+    /// Sluice's own: where it shows its metrics, as address and port; empty if nowhere, or if that
+    /// is not known yet.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub metrics_addr: String,
+    /// Sluice's own: where people find a console; empty if nobody said so.
+    #[serde(rename = "ConsoleURL", skip_serializing_if = "String::is_empty")]
+    pub console_url: String,
 }
 
 impl SessionInfo {

@@ -209,6 +209,8 @@ fn bookkeeping() -> Vec<Sample> {
         mount_point: "/mnt/with space".into(),
         mount_time: "2026-01-02T03:04:05+01:00".into(),
         process_id: 4_000_000,
+        metrics_addr: "10.0.0.1:9567".into(),
+        console_url: "https://console.example.com/".into(),
     };
     let session = |expire, info| Row::Session(40, Session { expire, info });
     let mut all = vec![

@@ -15,7 +15,7 @@ use sluice_meta::{Interrupt, Meta, schema};
 use sluice_peer::{Directory, Group, GroupKey, KeyRing, Member, Members, ServeConfig, Server, Stats};
 use sluice_types::{Clock as _, SystemClock};
 use sluice_vfs::{Families, MoreMetrics};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::{flags::GroupFlags, volume};
 
@@ -33,7 +33,8 @@ pub(crate) struct CacheGroup {
     /// How this client appears to others; `None` if it gives nothing.
     own: Option<Own>,
     server: OnceLock<Server>,
-    runtime: Runtime,
+    handle: Handle,
+    runtime: Option<Runtime>,
 }
 
 /// What a member says of itself.
@@ -75,9 +76,17 @@ impl CacheGroup {
         let directory = Records { meta: Arc::downgrade(meta), group: name.clone() };
         let ring = Arc::new(KeyRing::new(&format.uuid, name, Vec::new()));
         let config = flags.config(own.as_ref().map(|own| own.name.clone()));
-        let group = Group::new(config, ring, Arc::new(directory), runtime.handle().clone());
+        let handle = runtime.handle().clone();
+        let group = Group::new(config, ring, Arc::new(directory), handle.clone());
         group.refresh().map_err(anyhow::Error::msg).context("the cache group")?;
-        Ok(Some(Arc::new(Self { group, meta: Arc::clone(meta), own, server: OnceLock::new(), runtime })))
+        Ok(Some(Arc::new(Self {
+            group,
+            meta: Arc::clone(meta),
+            own,
+            server: OnceLock::new(),
+            handle,
+            runtime: Some(runtime),
+        })))
     }
 
     /// What the data path asks.
@@ -101,16 +110,15 @@ impl CacheGroup {
             let listen = SocketAddr::new(any, own.port);
             let config = ServeConfig { plaintext: own.plaintext, ..ServeConfig::default() };
             let blocks = Arc::downgrade(data);
-            let server =
-                Server::start(Arc::clone(&self.group), blocks, listen, config, self.runtime.handle())
-                    .with_context(|| format!("cannot listen on {listen} for the cache group"))?;
+            let server = Server::start(Arc::clone(&self.group), blocks, listen, config, &self.handle)
+                .with_context(|| format!("cannot listen on {listen} for the cache group"))?;
             let address = SocketAddr::new(own.ip, server.port());
             tracing::info!("cache group {}: other clients reach this one at {address}", own.group);
             self.join(own, &server, own.backup)?;
             let _ = self.server.set(server);
         }
         let this = Arc::downgrade(self);
-        self.runtime.spawn(heartbeat(this));
+        self.handle.spawn(heartbeat(this));
         Ok(())
     }
 
@@ -127,13 +135,13 @@ impl CacheGroup {
         self.meta.join_group(member, &Interrupt::never()).context("cannot join the cache group")?;
         self.group.refresh().map_err(anyhow::Error::msg)
     }
+}
 
-    /// Leaves the group. Others ask this client no more as soon as they hear of it.
-    pub(crate) fn leave(&self) {
-        if self.own.is_some()
-            && let Err(error) = self.meta.leave_group(self.meta.sid(), &Interrupt::never())
-        {
-            tracing::warn!(%error, "this client is still in the list of the cache group, until its session ends");
+impl Drop for CacheGroup {
+    /// A question to a metadata engine that is away does not hold up the end of the mount.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
         }
     }
 }

@@ -153,9 +153,6 @@ pub(crate) fn serve(
         backups.start(&meta);
     }
     let served = session.run();
-    if let Some(group) = &serving.group {
-        group.leave();
-    }
     let closed = vfs.close(None);
     if let Some(why) = ended.get() {
         tracing::error!("the mount of {name} has ended: {why}");

@@ -74,7 +74,9 @@ fn the_object_store_is_read_once_however_many_mounts_read() {
     assert!(read >= all && read <= 1.05 * all, "{read} of {all} bytes");
     assert!(from_store(&takers) < f64::EPSILON, "takers read none themselves");
     assert!(takers.iter().all(|mount| stat(mount, "juicefs_remotecache_gets") > 0.0));
-    members.iter().for_each(|mount| read_all(mount));
+    for mount in &members {
+        read_all(mount);
+    }
     assert!((from_store(&members) - read).abs() < f64::EPSILON, "members have each other's blocks");
     for mount in takers.iter().chain(&members) {
         volume.umount(mount);
@@ -94,7 +96,10 @@ fn members_that_die_or_leave_are_missed_by_nobody() {
     volume.umount(&gone);
     let again = volume.mount("late", &["--cache-group", "g", "--no-sharing", "--cache-size", "0"]);
     read_all(&again);
-    assert!(from_store(&[again.clone()]) < f64::EPSILON, "it was not told of the member that left");
+    assert!(
+        from_store(std::slice::from_ref(&again)) < f64::EPSILON,
+        "it was not told of the member that left"
+    );
     read_all(&taker);
     // The last member goes without a word.
     let pid = fs::read_to_string(stays.join(".config")).expect("settings");
@@ -128,7 +133,8 @@ fn warming_up_fills_the_caches_of_the_owners() {
     });
     read_all(&taker);
     assert!(
-        (from_store(&members) - read).abs() < f64::EPSILON && from_store(&[taker.clone()]) < f64::EPSILON
+        (from_store(&members) - read).abs() < f64::EPSILON
+            && from_store(std::slice::from_ref(&taker)) < f64::EPSILON
     );
     for mount in members.iter().chain([&taker]) {
         volume.umount(mount);

@@ -4,6 +4,8 @@
 //! What must stay true: names and block lengths are those of the volume format to the byte, since
 //! other clients look for the same objects.
 
+use std::ops::Range;
+
 use sluice_types::Slice;
 
 /// One block of a slice: the key of an object.
@@ -79,6 +81,20 @@ impl Layout {
             Some(part)
         })
     }
+}
+
+/// Bytes of a block that one checksum covers, in cache files and between clients.
+pub(crate) const PAGE: u32 = 32 << 10;
+
+/// The parts of a range of a block that have a checksum each: the pages of 32 KiB, cut at its ends.
+pub fn pages(range: &Range<u32>) -> impl Iterator<Item = Range<u32>> + use<> {
+    let (mut at, end) = (range.start, range.end);
+    std::iter::from_fn(move || {
+        (at < end).then(|| {
+            let next = (at / PAGE + 1).saturating_mul(PAGE).min(end);
+            std::mem::replace(&mut at, next)..next
+        })
+    })
 }
 
 /// The block that an object's name stands for, whatever directories lead to it.

@@ -33,11 +33,11 @@ pub use compact::{Plan, plan};
 pub use config::{CacheConfig, DataConfig, Eviction, UploadHours, Verify, WritebackConfig};
 pub use error::{DataError, WarmError};
 pub use index::ChunkIndex;
-pub use layout::{BlockKey, Layout, Part, parse_name, visible};
+pub use layout::{BlockKey, Layout, Part, pages, parse_name, visible};
 pub use peers::{Asked, OwnerAction, Peers};
 pub use read::FileReader;
 pub use stats::{Stats, Times};
-pub use store::DataStore;
+pub use store::{CachedFile, DataStore};
 pub use write::{FileWriter, OpenWriter};
 
 /// The index, as it is passed around inside.

@@ -4,6 +4,7 @@
 //! is asynchronous, and only inside of this crate.
 
 use std::{
+    fs::File,
     ops::Range,
     path::Path,
     sync::Arc,
@@ -19,7 +20,7 @@ use tokio_util::task::TaskTracker;
 use crate::{
     IndexRef,
     blocks::BlockStore,
-    cache::{DiskCache, file::each_block},
+    cache::{BlockFile, DiskCache, file::each_block},
     compact::Compactor,
     config::DataConfig,
     error::{DataError, WarmError},
@@ -255,9 +256,16 @@ impl DataStore {
         self.blocks.location(block)
     }
 
-    /// Bytes `range` of `block` if they are cached here. Reads a local file at most.
-    pub fn cached(&self, block: BlockKey, range: &Range<u32>) -> Option<Bytes> {
-        self.blocks.cached(block, range)
+    /// Appends bytes `range` of `block` to `out` if they are cached here, and to `sums` the CRC-32C
+    /// of each of their [`pages`](crate::pages). Whoever gets them has to check these. Reads a
+    /// local file at most. Returns false, and appends nothing, if they are not cached.
+    pub fn serve(&self, block: BlockKey, range: &Range<u32>, out: &mut Vec<u8>, sums: &mut Vec<u32>) -> bool {
+        self.blocks.serve(block, range, out, sums)
+    }
+
+    /// As [`Self::serve`] without a copy, for ranges of whole pages that are in a local file.
+    pub fn cached_file(&self, block: BlockKey, range: &Range<u32>) -> Option<CachedFile> {
+        self.blocks.file(block, range).map(|file| CachedFile { file, range: range.clone() })
     }
 
     /// All of `block`, for another client: from the caches, or else from the object store, which is
@@ -304,6 +312,25 @@ impl DataStore {
     /// How a slice is cut into blocks and how these are named.
     pub fn layout(&self) -> Layout {
         self.blocks.layout
+    }
+}
+
+/// A range of a block in a local file.
+#[derive(Clone, Debug)]
+pub struct CachedFile {
+    file: Arc<BlockFile>,
+    range: Range<u32>,
+}
+
+impl CachedFile {
+    /// The file. The bytes of the block begin at its beginning.
+    pub fn file(&self) -> &File {
+        self.file.file()
+    }
+
+    /// The CRC-32C of each of the [`pages`](crate::pages).
+    pub fn sums(&self) -> &[u32] {
+        self.file.sums(&self.range).unwrap_or_default()
     }
 }
 

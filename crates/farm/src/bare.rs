@@ -58,8 +58,7 @@ pub(crate) fn run(what: What, dir: &Path) -> Result<()> {
     std::fs::write(&path, vec![7; what.answer()])?;
     let file = File::open(&path)?;
     let tls = if what.is_encrypted() { Some(config()?) } else { None };
-    let print =
-        tls.as_ref().map(|(_, cert)| cert.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+    let print = tls.as_ref().map(|(_, cert)| hex::encode(cert));
     println!("{} {}", listener.local_addr()?.port(), print.unwrap_or_default());
     std::io::stdout().flush()?;
     loop {

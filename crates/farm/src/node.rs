@@ -78,9 +78,7 @@ impl Node {
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let serve = ServeConfig { plaintext: self.plaintext, ..ServeConfig::default() };
         let server = Server::start(group, Arc::downgrade(&data), listen, serve, runtime.handle())?;
-        let fingerprint = server
-            .fingerprint()
-            .map_or_else(String::new, |print| print.iter().map(|byte| format!("{byte:02x}")).collect());
+        let fingerprint = server.fingerprint().map_or_else(String::new, hex::encode);
         println!("{} {fingerprint}", server.port());
         std::io::stdout().flush()?;
         std::io::stdin().read_to_end(&mut Vec::new())?;

@@ -61,7 +61,7 @@ impl Speed {
         println!("what, answers/s, answers per CPU second, MiB per CPU second, core busy");
         for round in 0..self.rounds {
             for plaintext in [true, false] {
-                let node = self.start(&["node", if plaintext { "--plaintext" } else { "" }], dir.path())?;
+                let node = Self::start(&["node", if plaintext { "--plaintext" } else { "" }], dir.path())?;
                 for large in [false, true] {
                     let done = self.members(&runtime, &node, large)?;
                     let name = format!(
@@ -75,7 +75,7 @@ impl Speed {
             for what in What::value_variants() {
                 let name =
                     what.to_possible_value().map(|name| name.get_name().to_owned()).unwrap_or_default();
-                let server = self.start(&["bare", &name], dir.path())?;
+                let server = Self::start(&["bare", &name], dir.path())?;
                 let done = self.bare(&server, *what)?;
                 show(round, &format!("bare {name}"), &done);
             }
@@ -84,7 +84,7 @@ impl Speed {
     }
 
     /// A server process on the first core.
-    fn start(&self, args: &[&str], dir: &Path) -> Result<Serving> {
+    fn start(args: &[&str], dir: &Path) -> Result<Serving> {
         let mut command = Command::new("taskset");
         command
             .args(["-c", "0"])
@@ -100,10 +100,8 @@ impl Speed {
     fn members(&self, runtime: &Runtime, node: &Serving, large: bool) -> Result<Done> {
         let mut print = None;
         if !node.print.is_empty() {
-            let mut bytes = [0; 32];
-            for (at, byte) in bytes.iter_mut().enumerate() {
-                *byte = u8::from_str_radix(&node.print[at * 2..at * 2 + 2], 16)?;
-            }
+            let bytes = hex::decode(&node.print)?.try_into();
+            let bytes = bytes.map_err(|_| anyhow::anyhow!("the certificate has another length"))?;
             print = Some(bytes);
         }
         let member = Member {
@@ -145,7 +143,7 @@ impl Speed {
             Ok::<u64, anyhow::Error>(answers)
         })?;
         let bytes = answers * u64::from(size);
-        Ok(Done { answers, bytes, cpu: node.cpu()? - cpu, wall: started.elapsed() })
+        Ok(Done { answers, bytes, cpu: node.cpu()?.saturating_sub(cpu), wall: started.elapsed() })
     }
 
     /// The same requests to a server that only sends, on one connection.
@@ -210,14 +208,17 @@ fn drain(
             answered = now;
         }
     }
-    Ok(Done { answers: answered, bytes: got, cpu: server.cpu()? - cpu, wall: started.elapsed() })
+    Ok(Done {
+        answers: answered,
+        bytes: got,
+        cpu: server.cpu()?.saturating_sub(cpu),
+        wall: started.elapsed(),
+    })
 }
 
 /// As [`drain`], through TLS.
 fn drain_tls(stream: TcpStream, server: &Serving, what: What, depth: usize, until: Duration) -> Result<Done> {
-    let der: Vec<u8> = (0..server.print.len() / 2)
-        .map(|at| u8::from_str_radix(&server.print[at * 2..at * 2 + 2], 16))
-        .collect::<Result<_, _>>()?;
+    let der = hex::decode(&server.print)?;
     let mut roots = RootCertStore::empty();
     roots.add(der.into())?;
     let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))

@@ -3,7 +3,7 @@
 use std::{future::Future, ops::Range, pin::Pin, sync::Weak};
 
 use bytes::Bytes;
-use sluice_data::{BlockKey, DataStore};
+use sluice_data::{BlockKey, CachedFile, DataStore};
 use sluice_types::Interrupt;
 
 /// A future without a name.
@@ -11,8 +11,16 @@ pub type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// What a member can do for others.
 pub trait Blocks: Send + Sync + 'static {
-    /// Bytes `range` of a block that is cached. Reads a local file at most.
-    fn cached(&self, block: BlockKey, range: &Range<u32>) -> Option<Bytes>;
+    /// Appends bytes `range` of a block to `out` if it is cached, and to `sums` the CRC-32C of each
+    /// of their [`pages`](sluice_data::pages). Reads a local file at most. Returns false, and
+    /// appends nothing, if it is not cached.
+    fn serve(&self, block: BlockKey, range: &Range<u32>, out: &mut Vec<u8>, sums: &mut Vec<u32>) -> bool;
+
+    /// As [`Self::serve`] without a copy, if it can be.
+    fn file(&self, block: BlockKey, range: &Range<u32>) -> Option<CachedFile> {
+        let _ = (block, range);
+        None
+    }
 
     /// All of a block, from the object store if it must be.
     fn read(&self, block: BlockKey) -> Boxed<Result<Bytes, String>>;
@@ -35,8 +43,12 @@ pub trait Blocks: Send + Sync + 'static {
 
 /// The blocks of a mounted volume, as long as it is mounted.
 impl Blocks for Weak<DataStore> {
-    fn cached(&self, block: BlockKey, range: &Range<u32>) -> Option<Bytes> {
-        self.upgrade()?.cached(block, range)
+    fn serve(&self, block: BlockKey, range: &Range<u32>, out: &mut Vec<u8>, sums: &mut Vec<u32>) -> bool {
+        self.upgrade().is_some_and(|store| store.serve(block, range, out, sums))
+    }
+
+    fn file(&self, block: BlockKey, range: &Range<u32>) -> Option<CachedFile> {
+        self.upgrade()?.cached_file(block, range)
     }
 
     fn read(&self, block: BlockKey) -> Boxed<Result<Bytes, String>> {

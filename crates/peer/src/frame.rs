@@ -7,12 +7,12 @@
 
 use std::ops::Range;
 
-use sluice_data::BlockKey;
+use sluice_data::{BlockKey, pages};
 
 /// Version of the protocol.
 pub(crate) const PROTOCOL: u8 = 1;
-/// Bytes of a block that one checksum covers, as in its cache file.
-pub(crate) const PAGE: u32 = 32 << 10;
+/// Bytes of a block that one checksum covers.
+const PAGE: u32 = 32 << 10;
 /// Largest block of any volume, bytes.
 pub(crate) const MAX_BLOCK: u32 = 16 << 20;
 
@@ -150,17 +150,6 @@ impl Head {
         let version = u64::from_le_bytes(version);
         fits.then_some(Self { id: u32_at(0), status, sums, length, version })
     }
-}
-
-/// The parts of a range of a block that have a checksum each: the pages, cut at its ends.
-pub(crate) fn pages(range: &Range<u32>) -> impl Iterator<Item = Range<u32>> + use<> {
-    let (mut at, end) = (range.start, range.end);
-    std::iter::from_fn(move || {
-        (at < end).then(|| {
-            let next = (at / PAGE + 1).saturating_mul(PAGE).min(end);
-            std::mem::replace(&mut at, next)..next
-        })
-    })
 }
 
 /// The checksums of `bytes`, which are the range `range` of a block.

@@ -45,13 +45,20 @@ pub struct GroupConfig {
     pub own: Option<String>,
     /// Longest time from the beginning of an answer to its end (`--remote-timeout`).
     pub remote_timeout: Duration,
+    /// Shortest wait for an answer to begin before the object store is read instead.
+    pub patience: Duration,
     /// Offer uploaded blocks to their owners (`--fill-group-cache`).
     pub fill: bool,
 }
 
 impl Default for GroupConfig {
     fn default() -> Self {
-        Self { own: None, remote_timeout: Duration::from_secs(10), fill: false }
+        Self {
+            own: None,
+            remote_timeout: Duration::from_secs(10),
+            patience: Duration::from_millis(20),
+            fill: false,
+        }
     }
 }
 
@@ -152,7 +159,12 @@ impl Group {
         let node = |member: &Member| {
             let known = roster.nodes.iter().find(|node| node.is(&member.address, member.fingerprint));
             known.cloned().unwrap_or_else(|| {
-                Arc::new(Node::new(member.address.clone(), member.fingerprint, self.runtime.clone()))
+                Arc::new(Node::new(
+                    member.address.clone(),
+                    member.fingerprint,
+                    self.config.patience,
+                    self.runtime.clone(),
+                ))
             })
         };
         let nodes = list.members.iter().map(node).collect();
@@ -209,6 +221,11 @@ impl Group {
         if answer.version > self.version() {
             self.update_from(Arc::clone(node));
         }
+        if answer.damaged {
+            self.stats.errors.add(1);
+            self.evict_at(Arc::clone(node), key);
+            return Ok(None);
+        }
         if answer.status != Status::Done {
             self.stats.misses.add(1);
             return Ok(None);
@@ -232,14 +249,22 @@ impl Group {
     /// What takes the newer list, or its failure; `None` while another one is being fetched.
     fn begin_update(&self) -> Option<impl FnOnce(Option<Members>) + Send + 'static> {
         let this = self.this.upgrade()?;
-        (!this.updating.swap(true, Ordering::AcqRel)).then(|| {
-            move |list: Option<Members>| {
-                if let Some(list) = list {
-                    this.adopt(list);
-                }
-                this.updating.store(false, Ordering::Release);
+        (!this.updating.swap(true, Ordering::AcqRel)).then_some(move |list: Option<Members>| {
+            if let Some(list) = list {
+                this.adopt(list);
             }
+            this.updating.store(false, Ordering::Release);
         })
+    }
+
+    /// Has a member drop a block whose file is damaged.
+    fn evict_at(&self, node: Arc<Node>, key: BlockKey) {
+        tracing::warn!(address = node.address, block = key.id, "a block of the cache group is damaged");
+        let (ring, limit) = (Arc::clone(&self.ring), self.config.remote_timeout);
+        let request = self.request(Kind::Evict, key, 0..0);
+        drop(self.runtime.spawn(async move {
+            let _ = node.ask(&ring, request, None, limit).await;
+        }));
     }
 
     /// Fetches a newer list from a member that has one.

@@ -17,6 +17,7 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
+use sluice_data::pages;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader},
     net::TcpStream,
@@ -28,7 +29,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::{
     auth::{HANDSHAKE, KeyRing, prove},
-    frame::{Head, Kind, Request, Status, pages},
+    frame::{Head, Kind, Request, Status},
     tls::{self, Fingerprint},
 };
 
@@ -48,6 +49,8 @@ pub(crate) struct Answer {
     /// Version of the server's list of members.
     pub(crate) version: u64,
     pub(crate) payload: Bytes,
+    /// A checksum did not fit: the member's file is damaged, or the member is.
+    pub(crate) damaged: bool,
 }
 
 /// The answers that a request waits for.
@@ -252,18 +255,16 @@ async fn read_one(reader: &mut (impl AsyncRead + Unpin), shared: &Shared) -> io:
     let mut sums = vec![0; usize::from(head.sums) * 4];
     reader.read_exact(&mut sums).await?;
     let payload = read_payload(reader, head.length as usize).await?;
-    if summed {
-        for (page, sum) in pages(&range).zip(sums.chunks_exact(4)) {
-            let part = &payload[(page.start - range.start) as usize..(page.end - range.start) as usize];
-            if crc32c::crc32c(part).to_le_bytes() != sum {
-                return Err(garbage("the checksum of an answer does not fit its bytes"));
-            }
-        }
-    }
+    let is_wrong = |(page, sum): (Range<u32>, &[u8])| {
+        let part = &payload[(page.start - range.start) as usize..(page.end - range.start) as usize];
+        crc32c::crc32c(part).to_le_bytes() != sum
+    };
+    let damaged = summed && pages(&range).zip(sums.chunks_exact(4)).any(is_wrong);
+    let (status, payload) = if damaged { (Status::Failed, Bytes::new()) } else { (head.status, payload) };
     let waiter = shared.waiters.lock().as_mut().and_then(|waiters| waiters.remove(&head.id));
     if let Some(waiter) = waiter {
         // Nobody may wait for it any more.
-        let _ = waiter.last.send(Ok(Answer { status: head.status, version: head.version, payload }));
+        let _ = waiter.last.send(Ok(Answer { status, version: head.version, payload, damaged }));
     }
     Ok(())
 }

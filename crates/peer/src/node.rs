@@ -24,14 +24,15 @@ use crate::{
 
 /// Connections to a member.
 const LINKS: usize = 2;
-/// Shortest wait for an answer to begin.
-const LEAST: Duration = Duration::from_millis(20);
 /// Wait for an answer to begin before there were enough to know how long they take.
 const UNKNOWN: Duration = Duration::from_secs(1);
 /// Answers from which on the percentile is used.
 const ENOUGH: u32 = 100;
-/// Slow answers in a row after which a member is suspended.
-const SLOW: u32 = 3;
+/// Slow or damaged answers in a row after which a member is suspended …
+const BAD: u32 = 3;
+/// … the slow ones only if it has not answered anybody for this long: one that has much to do is no
+/// less busy if its clients go elsewhere and come back.
+const SILENT: Duration = Duration::from_millis(500);
 /// How long a member is suspended: the first time, doubling up to the last.
 const SUSPENSION: std::ops::Range<Duration> = Duration::from_secs(1)..Duration::from_mins(1);
 
@@ -49,6 +50,8 @@ pub(crate) enum Unanswered {
 pub(crate) struct Node {
     pub(crate) address: String,
     fingerprint: Option<Fingerprint>,
+    /// Shortest wait for an answer to begin.
+    patience: Duration,
     runtime: Handle,
     links: [tokio::sync::Mutex<Option<Arc<Link>>>; LINKS],
     turn: AtomicUsize,
@@ -56,25 +59,41 @@ pub(crate) struct Node {
     health: Mutex<Health>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Health {
+    /// When it last began an answer, or was connected to.
+    heard: Instant,
     /// Slow answers since the last good one.
     slow: u32,
+    /// Damaged answers since the last good one.
+    damaged: u32,
     /// Suspensions since the last good answer.
     suspensions: u32,
     until: Option<Instant>,
 }
 
+impl Health {
+    fn new() -> Self {
+        Self { heard: Instant::now(), slow: 0, damaged: 0, suspensions: 0, until: None }
+    }
+}
+
 impl Node {
-    pub(crate) fn new(address: String, fingerprint: Option<Fingerprint>, runtime: Handle) -> Self {
+    pub(crate) fn new(
+        address: String,
+        fingerprint: Option<Fingerprint>,
+        patience: Duration,
+        runtime: Handle,
+    ) -> Self {
         Self {
             address,
             fingerprint,
+            patience,
             runtime,
             links: Default::default(),
             turn: AtomicUsize::new(0),
             latency: Latency::default(),
-            health: Mutex::default(),
+            health: Mutex::new(Health::new()),
         }
     }
 
@@ -89,8 +108,10 @@ impl Node {
     }
 
     /// How long an answer may take to begin.
-    fn patience(&self) -> Duration {
-        self.latency.percentile_99(ENOUGH).map_or(UNKNOWN, |usual| (usual * 2).max(LEAST))
+    fn deadline(&self) -> Duration {
+        self.latency
+            .percentile_99(ENOUGH)
+            .map_or(UNKNOWN.max(self.patience), |usual| (usual * 2).max(self.patience))
     }
 
     /// Asks it. `limit` is the longest time from the beginning of an answer to its end.
@@ -103,7 +124,7 @@ impl Node {
     ) -> Result<Answer, Unanswered> {
         let asked = self.try_ask(ring, request, payload, limit).await;
         match &asked {
-            Ok(_) => *self.health.lock() = Health::default(),
+            Ok(answer) => self.has_answered(answer.damaged),
             Err(Unanswered::Slow) => self.was_slow(),
             Err(Unanswered::Lost(error)) => {
                 tracing::debug!(address = self.address, %error, "a member of the cache group does not answer");
@@ -123,13 +144,14 @@ impl Node {
         let link = self.link(ring).await.map_err(Unanswered::Lost)?;
         let started = Instant::now();
         let waiting = link.send(request, payload).await.map_err(Unanswered::Lost)?;
-        if timeout(self.patience(), waiting.first).await.is_err() {
+        if timeout(self.deadline(), waiting.first).await.is_err() {
             // It counts as long as it was waited for, so that a member that became slower for good
             // is believed in the end.
             self.latency.observe(started.elapsed());
             return Err(Unanswered::Slow);
         }
         self.latency.observe(started.elapsed());
+        self.health.lock().heard = Instant::now();
         match timeout(limit, waiting.last).await {
             Ok(Ok(Ok(answer))) => Ok(answer),
             Ok(Ok(Err(error))) => Err(Unanswered::Lost(error)),
@@ -153,17 +175,31 @@ impl Node {
         // The connection belongs to the runtime of the group, whoever asks first.
         let connect = self.runtime.spawn(async move { Link::connect(&address, fingerprint, &ring).await });
         let link = Arc::new(connect.await.unwrap_or_else(|gone| Err(io::Error::other(gone)))?);
+        self.health.lock().heard = Instant::now();
         *place = Some(Arc::clone(&link));
         Ok(link)
     }
 
+    fn has_answered(&self, damaged: bool) {
+        let mut health = self.health.lock();
+        if !damaged {
+            *health = Health::new();
+            return;
+        }
+        health.damaged += 1;
+        let suspend = health.damaged >= BAD;
+        drop(health);
+        if suspend {
+            self.suspend();
+        }
+    }
+
     fn was_slow(&self) {
-        let slow = {
-            let mut health = self.health.lock();
-            health.slow += 1;
-            health.slow
-        };
-        if slow >= SLOW {
+        let mut health = self.health.lock();
+        health.slow += 1;
+        let suspend = health.slow >= BAD && health.heard.elapsed() > SILENT;
+        drop(health);
+        if suspend {
             self.suspend();
         }
     }
@@ -177,7 +213,7 @@ impl Node {
         }
         let pause = SUSPENSION.start.saturating_mul(1 << health.suspensions.min(6)).min(SUSPENSION.end);
         health.suspensions += 1;
-        health.slow = 0;
+        (health.slow, health.damaged) = (0, 0);
         health.until = Some(now + pause);
         drop(health);
         tracing::info!(address = self.address, ?pause, "a member of the cache group is left alone");
@@ -229,7 +265,7 @@ mod tests {
                 open.push(stream);
             }
         });
-        Node::new(address, None, Handle::current())
+        Node::new(address, None, Duration::from_millis(20), Handle::current())
     }
 
     fn answer(id: u32, change: impl Fn(&mut Head, &mut Vec<u32>, &mut Vec<u8>)) -> Vec<u8> {
@@ -246,9 +282,14 @@ mod tests {
         let right = member(|id| answer(id, |_, _, _| {})).await;
         let got = right.ask(&ring(), request(), None, PATIENCE).await.expect("a right answer");
         assert_eq!(got.payload, vec![7; KEY.size as usize]);
-        let wrong: [fn(u32) -> Vec<u8>; 7] = [
-            |id| answer(id, |_, _, bytes| bytes[39_999] ^= 1),
-            |id| answer(id, |_, sums, _| sums[0] ^= 1),
+        let damaged: [fn(u32) -> Vec<u8>; 2] =
+            [|id| answer(id, |_, _, bytes| bytes[39_999] ^= 1), |id| answer(id, |_, sums, _| sums[0] ^= 1)];
+        for said in damaged {
+            let node = member(said).await;
+            let got = node.ask(&ring(), request(), None, PATIENCE).await.expect("an answer");
+            assert!(got.damaged && got.status == Status::Failed && got.payload.is_empty());
+        }
+        let wrong: [fn(u32) -> Vec<u8>; 5] = [
             |id| answer(id, |head, _, bytes| (head.length, *bytes) = (4, vec![7; 4])),
             |id| answer(id, |head, sums, _| (head.sums, *sums) = (0, Vec::new())),
             |id| answer(id, |head, _, _| head.status = Status::Wait),
@@ -268,7 +309,7 @@ mod tests {
         let frozen = member(|_| Vec::new()).await;
         let started = Instant::now();
         let ring = ring();
-        let asks = (0..SLOW).map(|_| frozen.ask(&ring, request(), None, PATIENCE));
+        let asks = (0..BAD).map(|_| frozen.ask(&ring, request(), None, PATIENCE));
         for asked in futures::future::join_all(asks).await {
             assert!(matches!(asked, Err(Unanswered::Slow)), "{asked:?}");
         }
@@ -283,7 +324,7 @@ mod tests {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("it listens");
         let address = listener.local_addr().expect("its address").to_string();
         drop(listener);
-        let node = Node::new(address, None, Handle::current());
+        let node = Node::new(address, None, Duration::from_millis(20), Handle::current());
         for _ in 0..100 {
             let asked = node.ask(&ring(), request(), None, PATIENCE).await;
             assert!(matches!(asked, Err(Unanswered::Lost(_))), "{asked:?}");

@@ -76,13 +76,13 @@ mod tests {
     #[test]
     fn blocks_spread_by_weight() {
         let shares = group(&[100, 200, 0, 100]);
-        let mut counts = [0; 4];
+        let mut counts = [0i64; 4];
         for id in 0..40_000 {
             counts[owner(&shares, id).expect("an owner")] += 1;
         }
         assert_eq!(counts[2], 0, "a drained member owns nothing");
         for (count, wanted) in counts.into_iter().zip([10_000, 20_000, 0, 10_000]) {
-            assert!((count as i64 - wanted).abs() < 600, "{counts:?}");
+            assert!((count - wanted).abs() < 600, "{counts:?}");
         }
     }
 

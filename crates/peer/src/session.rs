@@ -6,11 +6,14 @@
 use std::{io, sync::Arc, time::Duration};
 
 use bytes::{Buf as _, Bytes, BytesMut};
+use sluice_data::{CachedFile, pages};
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest},
+    net::TcpStream,
     sync::{OwnedSemaphorePermit, mpsc},
     time::timeout,
 };
+use tokio_rustls::server::TlsStream;
 
 use crate::{
     frame::{Head, Kind, Request, Status, sums},
@@ -33,11 +36,29 @@ const STALLED: Duration = Duration::from_secs(30);
 /// An answer that was waited for.
 type Late = (Head, Vec<u32>, Bytes, Option<OwnedSemaphorePermit>);
 
+/// A connection.
+pub(crate) trait Wire: AsyncRead + AsyncWrite + Unpin {
+    /// The socket, if what is written to it goes over the network as it is.
+    fn socket(&self) -> Option<&TcpStream> {
+        None
+    }
+}
+
+impl Wire for TcpStream {
+    fn socket(&self) -> Option<&TcpStream> {
+        Some(self)
+    }
+}
+
+impl Wire for TlsStream<TcpStream> {}
+
 pub(crate) struct Session<'s, S> {
     stream: S,
     serving: &'s Arc<Serving>,
     arrived: BytesMut,
     out: Vec<u8>,
+    /// Checksums of the answer that is being made.
+    sums: Vec<u32>,
     late: (mpsc::Sender<Late>, mpsc::Receiver<Late>),
     /// Requests that wait for the object store.
     slow: usize,
@@ -45,13 +66,14 @@ pub(crate) struct Session<'s, S> {
     held: Option<OwnedSemaphorePermit>,
 }
 
-impl<'s, S: AsyncRead + AsyncWrite + Unpin> Session<'s, S> {
+impl<'s, S: Wire> Session<'s, S> {
     pub(crate) fn new(stream: S, serving: &'s Arc<Serving>) -> Self {
         Self {
             stream,
             serving,
             arrived: BytesMut::new(),
             out: Vec::new(),
+            sums: Vec::new(),
             late: mpsc::channel(SLOW + 1),
             slow: 0,
             held: None,
@@ -139,12 +161,30 @@ impl<'s, S: AsyncRead + AsyncWrite + Unpin> Session<'s, S> {
 
     async fn get(&mut self, request: &Request) -> io::Result<()> {
         let stats = self.serving.group.stats();
-        if let Some(bytes) = self.serving.blocks.cached(request.key, &request.range) {
+        let length = request.range.end - request.range.start;
+        if length as usize > COPIED
+            && self.stream.socket().is_some()
+            && let Some(file) = self.serving.blocks.file(request.key, &request.range)
+        {
             stats.served_cached.add(1);
-            stats.served_bytes.add(bytes.len() as u64);
-            let head = self.head(request, Status::Done);
-            return self.add(head, &sums(&request.range, &bytes), &bytes).await;
+            stats.served_bytes.add(u64::from(length));
+            let head = Head { length, ..self.head(request, Status::Done) };
+            return self.send_file(head, &file, request.range.start).await;
         }
+        // Head, checksums and bytes lie one behind the other, and nothing is copied.
+        let (at, parts) = (self.out.len(), pages(&request.range).count());
+        let head = Head { sums: parts as u16, length, ..self.head(request, Status::Done) };
+        self.out.extend_from_slice(&head.encode());
+        self.out.resize(at + Head::BYTES + parts * 4, 0);
+        if self.serving.blocks.serve(request.key, &request.range, &mut self.out, &mut self.sums) {
+            for (place, sum) in self.out[at + Head::BYTES..].chunks_exact_mut(4).zip(self.sums.drain(..)) {
+                place.copy_from_slice(&sum.to_le_bytes());
+            }
+            stats.served_cached.add(1);
+            stats.served_bytes.add(u64::from(length));
+            return if self.out.len() > GATHERED { self.flush().await } else { Ok(()) };
+        }
+        self.out.truncate(at);
         if request.kind == Kind::GetCached {
             stats.served_none.add(1);
             return self.end(request, Status::Missing).await;
@@ -214,6 +254,27 @@ impl<'s, S: AsyncRead + AsyncWrite + Unpin> Session<'s, S> {
             timed(self.stream.write_all(payload)).await?;
         }
         if self.out.len() > GATHERED { self.flush().await } else { Ok(()) }
+    }
+
+    /// Sends part of a file without a copy.
+    async fn send_file(&mut self, mut head: Head, file: &CachedFile, from: u32) -> io::Result<()> {
+        head.sums = file.sums().len() as u16;
+        self.out.extend_from_slice(&head.encode());
+        self.out.extend(file.sums().iter().flat_map(|sum| sum.to_le_bytes()));
+        self.flush().await?;
+        let Some(socket) = self.stream.socket() else { return Ok(()) };
+        let (mut at, end) = (u64::from(from), u64::from(from) + u64::from(head.length));
+        while at < end {
+            timed(socket.writable()).await?;
+            let left = (end - at) as usize;
+            let send = || Ok(rustix::fs::sendfile(socket, file.file(), Some(&mut at), left)?);
+            match socket.try_io(Interest::WRITABLE, send) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     async fn flush(&mut self) -> io::Result<()> {

@@ -82,7 +82,12 @@ impl GroupFlags {
 
     /// How this client uses the group; `own` is its name, if it gives blocks.
     pub(crate) fn config(&self, own: Option<String>) -> GroupConfig {
-        GroupConfig { own, remote_timeout: self.remote_timeout, fill: self.fill_group_cache }
+        GroupConfig {
+            own,
+            remote_timeout: self.remote_timeout,
+            fill: self.fill_group_cache,
+            ..GroupConfig::default()
+        }
     }
 }
 

@@ -11,7 +11,12 @@ use futures::FutureExt as _;
 use sluice_types::Interrupt;
 
 use super::{BlockStore, Purpose, store_reads::Fetched};
-use crate::{gate::until, layout::BlockKey, peers::OwnerAction};
+use crate::{
+    cache::BlockFile,
+    gate::until,
+    layout::{BlockKey, pages},
+    peers::OwnerAction,
+};
 
 impl BlockStore {
     /// A part of a block from the client that owns it; `None` if there is no group, if this client
@@ -42,8 +47,11 @@ impl BlockStore {
     /// A whole block from the client that owns it or from the object store.
     pub(super) async fn fetch_whole(self: &Arc<Self>, key: BlockKey) -> Fetched {
         let Some(peers) = &self.peers else { return self.fetch(key, None).await };
-        let _charge = self.budget.charge(u64::from(key.size));
-        match peers.fetch(key, 0..key.size).await {
+        let fetched = {
+            let _charge = self.budget.charge(u64::from(key.size));
+            peers.fetch(key, 0..key.size).await
+        };
+        match fetched {
             Some(whole) => Ok(whole),
             None => self.read_store_once(key).await,
         }
@@ -63,6 +71,37 @@ impl BlockStore {
             read.map(|read| read.unwrap_or(Err(aborted))).boxed()
         });
         read.await
+    }
+
+    /// Appends bytes `range` of a cached block to `out`, and to `sums` the checksum of each page of
+    /// them, cut at the ends of `range`. Nothing is appended if it is not cached.
+    pub(crate) fn serve(
+        &self,
+        key: BlockKey,
+        range: &Range<u32>,
+        out: &mut Vec<u8>,
+        sums: &mut Vec<u32>,
+    ) -> bool {
+        if self.disk.as_ref().is_some_and(|disk| disk.serve(key, range, out, sums)) {
+            self.stats.cache_hits.add(1);
+            self.stats.cache_hit_bytes.add(u64::from(range.end - range.start));
+            return true;
+        }
+        let Some(bytes) = self.cached(key, range) else { return false };
+        out.extend_from_slice(&bytes);
+        sums.extend(pages(range).map(|page| {
+            let part = (page.start - range.start) as usize..(page.end - range.start) as usize;
+            crc32c::crc32c(&bytes[part])
+        }));
+        true
+    }
+
+    /// The file of a block, if all pages of `range` are whole and have checksums there.
+    pub(crate) fn file(&self, key: BlockKey, range: &Range<u32>) -> Option<Arc<BlockFile>> {
+        let file = self.disk.as_ref()?.file(key).filter(|file| file.sums(range).is_some())?;
+        self.stats.cache_hits.add(1);
+        self.stats.cache_hit_bytes.add(u64::from(range.end - range.start));
+        Some(file)
     }
 
     /// A whole block for another client. It stays in the caches.

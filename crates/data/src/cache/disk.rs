@@ -103,12 +103,46 @@ impl DiskCache {
             let waiting = self.home(key).waiting(key)?;
             return Some(waiting.slice(range.start as usize..range.end as usize));
         };
+        self.with_file(dir, key, |file| file.read(range, self.verify))
+    }
+
+    /// As [`BlockFile::serve`], if the block is in a file. `out` and `sums` stay as they were if it
+    /// is not.
+    pub(crate) fn serve(
+        &self,
+        key: BlockKey,
+        range: &Range<u32>,
+        out: &mut Vec<u8>,
+        sums: &mut Vec<u32>,
+    ) -> bool {
+        let Some(dir) = self.dirs.iter().find(|dir| dir.touch(key)) else { return false };
+        let (begin, first) = (out.len(), sums.len());
+        let served = self.with_file(dir, key, |file| file.serve(range, out, sums));
+        if served.is_none() {
+            out.truncate(begin);
+            sums.truncate(first);
+        }
+        served.is_some()
+    }
+
+    /// The open file of a block, if it has one.
+    pub(crate) fn file(&self, key: BlockKey) -> Option<Arc<BlockFile>> {
+        let dir = self.dirs.iter().find(|dir| dir.touch(key))?;
+        self.open_file(dir, key).ok()
+    }
+
+    /// What `work` makes of the file of a block; a damaged one is removed.
+    fn with_file<T>(
+        &self,
+        dir: &Dir,
+        key: BlockKey,
+        work: impl FnOnce(&BlockFile) -> Result<T, Damaged>,
+    ) -> Option<T> {
         let started = Instant::now();
-        let read = self.open_file(dir, key).and_then(|file| file.read(range, self.verify));
-        match read {
-            Ok(bytes) => {
+        match self.open_file(dir, key).and_then(|file| work(&file)) {
+            Ok(done) => {
                 self.stats.times.cache_read.observe(started.elapsed());
-                Some(bytes)
+                Some(done)
             }
             // It says nothing about the file.
             Err(Damaged::Io(error))

@@ -23,11 +23,9 @@ use sluice_types::Rng;
 use super::SecondChance;
 use crate::{
     config::Verify,
-    layout::{BlockKey, parse_name},
+    layout::{BlockKey, PAGE, parse_name},
 };
 
-/// Bytes that one checksum covers.
-const PAGE: u32 = 32 << 10;
 /// Ending of a file that is being written.
 const TEMPORARY: &str = ".tmp";
 /// Age from which a half-written file is removed.
@@ -94,6 +92,49 @@ impl BlockFile {
         }
         let start = (range.start - from) as usize;
         Ok(Bytes::from(bytes).slice(start..start + (range.end - range.start) as usize))
+    }
+
+    /// Appends bytes `range` of the block to `out`, and to `sums` the checksum of each page of
+    /// them, cut at the ends of `range`. A page that is wholly in it comes with the checksum of the
+    /// file, so that the receiver finds damage; any other is checked here.
+    pub(crate) fn serve(
+        &self,
+        range: &Range<u32>,
+        out: &mut Vec<u8>,
+        sums: &mut Vec<u32>,
+    ) -> Result<(), Damaged> {
+        let begin = out.len();
+        append(&self.file, u64::from(range.start), (range.end - range.start) as usize, out)?;
+        let mut at = range.start;
+        while at < range.end {
+            let (page, end) = (at / PAGE, ((at / PAGE + 1) * PAGE).min(range.end));
+            let whole = at.is_multiple_of(PAGE) && (end.is_multiple_of(PAGE) || end == self.size);
+            let part = begin + (at - range.start) as usize..begin + (end - range.start) as usize;
+            match self.sums.get(page as usize) {
+                Some(sum) if whole => sums.push(*sum),
+                Some(_) => {
+                    out[part.clone()].copy_from_slice(&self.read(&(at..end), Verify::Extend)?);
+                    sums.push(crc32c::crc32c(&out[part]));
+                }
+                None => sums.push(crc32c::crc32c(&out[part])),
+            }
+            at = end;
+        }
+        Ok(())
+    }
+
+    /// The checksums of the pages of `range`, if it has whole pages only and the file their
+    /// checksums.
+    pub(crate) fn sums(&self, range: &Range<u32>) -> Option<&[u32]> {
+        let last = range.end.is_multiple_of(PAGE) || range.end == self.size;
+        let whole = range.start.is_multiple_of(PAGE) && last;
+        let pages = (range.start / PAGE) as usize..range.end.div_ceil(PAGE) as usize;
+        self.sums.get(pages).filter(|sums| whole && !sums.is_empty())
+    }
+
+    /// The open file, which begins with the bytes of the block.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
     }
 
     /// Checks the pages that lie wholly in `bytes`, which were read at `from`.
@@ -185,24 +226,33 @@ pub(crate) fn disk_bytes(size: u32) -> u64 {
 
 fn pread(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(len);
-    while bytes.len() < len {
-        let at = offset + bytes.len() as u64;
-        // The allocator may give more room than requested. A read past `len` would read the
-        // checksums, too.
-        let missing = len - bytes.len();
+    append(file, offset, len, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Appends `len` bytes of a file to `bytes`.
+fn append(file: &File, offset: u64, len: usize, bytes: &mut Vec<u8>) -> io::Result<()> {
+    let (begin, end) = (bytes.len(), bytes.len() + len);
+    bytes.reserve(len);
+    while bytes.len() < end {
+        let at = offset + (bytes.len() - begin) as u64;
+        // There may be more room than requested. A read into all of it would read the checksums,
+        // too.
+        let missing = end - bytes.len();
         let read = if bytes.capacity() - bytes.len() == missing {
-            rustix::io::pread(file, spare_capacity(&mut bytes), at)?
+            rustix::io::pread(file, spare_capacity(bytes), at)?
         } else {
-            let mut rest = vec![0; missing];
-            let read = rustix::io::pread(file, &mut rest[..], at)?;
-            bytes.extend_from_slice(&rest[..read]);
+            let had = bytes.len();
+            bytes.resize(end, 0);
+            let read = rustix::io::pread(file, &mut bytes[had..], at).inspect_err(|_| bytes.truncate(had))?;
+            bytes.truncate(had + read);
             read
         };
         if read == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
-    Ok(bytes)
+    Ok(())
 }
 
 /// Why a file or directory is not synced.
@@ -252,6 +302,38 @@ mod tests {
         assert!(read(Verify::Full, 32_768..65_536).is_ok());
         assert!(read(Verify::Full, 0..100_000).is_err());
         assert!(read(Verify::None, 0..100_000).is_ok());
+    }
+
+    #[test]
+    fn what_is_served_comes_with_checksums_by_which_damage_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("1_0_100000");
+        let data: Vec<u8> = (0..100_000u32).map(|n| (n * 7) as u8).collect();
+        write(&path, &data, true, 0o600).unwrap();
+        let serve = |verify, range: Range<u32>| {
+            let (mut out, mut sums) = (b"head".to_vec(), vec![9]);
+            BlockFile::open(&path, 100_000, verify).unwrap().serve(&range, &mut out, &mut sums)?;
+            assert_eq!((&out[..4], sums[0]), (&b"head"[..], 9));
+            Ok::<_, Damaged>((out[4..].to_vec(), sums[1..].to_vec()))
+        };
+        let right = |bytes: &[u8], range: &Range<u32>| -> Vec<u32> {
+            let part = |page: Range<u32>| {
+                crc32c::crc32c(&bytes[(page.start - range.start) as usize..(page.end - range.start) as usize])
+            };
+            crate::pages(range).map(part).collect()
+        };
+        for range in [0..100_000, 0..1, 5..40_000, 32_768..65_536, 70_000..100_000, 99_999..100_000, 7..7] {
+            for verify in [Verify::Extend, Verify::None] {
+                let (bytes, sums) = serve(verify, range.clone()).unwrap();
+                assert!(bytes == data[range.start as usize..range.end as usize], "{range:?}");
+                assert_eq!(sums, right(&bytes, &range), "{range:?}");
+            }
+        }
+        flip(&path, 40_000);
+        let (bytes, sums) = serve(Verify::Extend, 0..100_000).unwrap();
+        assert_ne!(sums, right(&bytes, &(0..100_000)), "the receiver sees it");
+        assert!(serve(Verify::Extend, 33_000..50_000).is_err(), "the receiver could not");
+        assert!(serve(Verify::Extend, 0..32_768).is_ok() && serve(Verify::Extend, 70_000..70_001).is_ok());
     }
 
     #[test]

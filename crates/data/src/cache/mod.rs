@@ -11,4 +11,5 @@ mod second_chance;
 mod upkeep;
 
 pub(crate) use disk::DiskCache;
+pub(crate) use file::BlockFile;
 pub(crate) use second_chance::{AWAITED, BEGUN, SecondChance};

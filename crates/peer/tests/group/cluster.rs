@@ -13,7 +13,7 @@ use std::{
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use sluice_data::{BlockKey, Peers as _};
+use sluice_data::{BlockKey, Peers as _, pages};
 use sluice_peer::{
     Blocks, Boxed, Directory, Group, GroupConfig, GroupKey, KeyRing, Member, Members, ServeConfig, Server,
 };
@@ -83,9 +83,12 @@ pub(crate) struct Cache {
 struct Served(Arc<Cache>);
 
 impl Blocks for Served {
-    fn cached(&self, block: BlockKey, range: &Range<u32>) -> Option<Bytes> {
+    fn serve(&self, block: BlockKey, range: &Range<u32>, out: &mut Vec<u8>, sums: &mut Vec<u32>) -> bool {
         let held = self.0.held.lock();
-        Some(held.get(&block)?.slice(range.start as usize..range.end as usize))
+        let Some(bytes) = held.get(&block) else { return false };
+        out.extend_from_slice(&bytes[range.start as usize..range.end as usize]);
+        sums.extend(pages(range).map(|page| crc32c::crc32c(&bytes[page.start as usize..page.end as usize])));
+        true
     }
 
     fn read(&self, block: BlockKey) -> Boxed<Result<Bytes, String>> {
@@ -127,6 +130,11 @@ pub(crate) struct Node {
     pub(crate) server: Server,
 }
 
+/// Settings of a client that no delay of this machine sends to the object store.
+pub(crate) fn patient() -> GroupConfig {
+    GroupConfig { patience: PATIENCE, ..GroupConfig::default() }
+}
+
 /// A group.
 pub(crate) struct Cluster {
     pub(crate) engine: Arc<Engine>,
@@ -142,7 +150,7 @@ impl Cluster {
 
     /// A member, which has joined.
     pub(crate) fn node(&self, name: &str, backup: bool) -> Node {
-        let config = GroupConfig { own: Some(name.into()), ..GroupConfig::default() };
+        let config = GroupConfig { own: Some(name.into()), ..patient() };
         let group = Group::new(
             config,
             self.engine.ring(),
@@ -158,12 +166,12 @@ impl Cluster {
         let config = ServeConfig { plaintext: self.plaintext, ..ServeConfig::default() };
         let server = Server::start(group.clone(), Served(cache.clone()), listen, config, &Handle::current());
         let node = Node { name: name.into(), group, cache, server: server.expect("it listens") };
-        self.engine.join(self.member(&node, backup));
+        self.engine.join(Self::member(&node, backup));
         node.group.refresh().expect("the engine answers");
         node
     }
 
-    pub(crate) fn member(&self, node: &Node, backup: bool) -> Member {
+    pub(crate) fn member(node: &Node, backup: bool) -> Member {
         Member {
             name: node.name.clone(),
             address: format!("127.0.0.1:{}", node.server.port()),

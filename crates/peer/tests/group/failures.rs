@@ -5,13 +5,13 @@ use std::{sync::Arc, time::Duration};
 use sluice_peer::GroupConfig;
 use tokio::time::Instant;
 
-use crate::cluster::{Cluster, fetch, key};
+use crate::cluster::{Cluster, fetch, key, patient};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_is_gone_is_replaced_by_the_next_one() {
     let cluster = Cluster::new(false);
     let (a, b) = (cluster.node("a:1", false), cluster.node("b:1", false));
-    let client = cluster.client(GroupConfig::default());
+    let client = cluster.client(patient());
     for id in 0..20 {
         assert!(fetch(&client, key(id, 100), 0..100).await);
     }
@@ -29,7 +29,7 @@ async fn a_member_whose_object_store_is_away_says_so() {
     let cluster = Cluster::new(true);
     let a = cluster.node("a:1", false);
     a.cache.store.close();
-    let client = cluster.client(GroupConfig::default());
+    let client = cluster.client(patient());
     assert!(!fetch(&client, key(1, 100), 0..100).await);
     assert_eq!(a.group.stats().served_none.get(), 1);
 }
@@ -39,12 +39,12 @@ async fn a_slow_read_of_the_store_is_waited_for_up_to_the_limit() {
     let cluster = Cluster::new(true);
     let a = cluster.node("a:1", false);
     a.cache.store.forget_permits(1 << 20);
-    let config = GroupConfig { remote_timeout: Duration::from_millis(300), ..GroupConfig::default() };
+    let config = GroupConfig { remote_timeout: Duration::from_millis(300), ..patient() };
     let client = cluster.client(config);
     let started = Instant::now();
     assert!(!fetch(&client, key(1, 100), 0..100).await);
     assert!(started.elapsed() >= Duration::from_millis(300));
-    let patient = cluster.client(GroupConfig::default());
+    let patient = cluster.client(patient());
     let store = Arc::clone(&a.cache.store);
     let waiting = tokio::spawn(async move { fetch(&patient, key(1, 100), 0..100).await });
     while a.group.stats().connections.get() < 2 {

@@ -1,6 +1,7 @@
 //! Members and clients of a group, on real sockets of this machine.
 
 mod cluster;
+mod damage;
 mod failures;
 mod sharing;
 mod strangers;

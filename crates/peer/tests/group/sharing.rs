@@ -7,14 +7,14 @@ use sluice_data::Peers as _;
 use sluice_peer::GroupConfig;
 use tokio::task::JoinSet;
 
-use crate::cluster::{Cluster, PATIENCE, content, fetch, key};
+use crate::cluster::{Cluster, PATIENCE, content, fetch, key, patient};
 
 async fn many_clients_read_the_store_once(plaintext: bool) {
     let cluster = Cluster::new(plaintext);
     let nodes = [cluster.node("a:1", false), cluster.node("b:1", false), cluster.node("c:1", false)];
     let mut clients = JoinSet::new();
     for number in 0..10u32 {
-        let client = cluster.client(GroupConfig::default());
+        let client = cluster.client(patient());
         clients.spawn(async move {
             for id in 0..60 {
                 let block = key(id, [1, 11_800, 32 << 10, 100_000, 4 << 20][id as usize % 5]);
@@ -54,7 +54,7 @@ async fn many_clients_read_the_store_once_in_plaintext() {
 async fn a_newer_list_comes_from_the_members() {
     let cluster = Cluster::new(true);
     let first = cluster.node("a:1", false);
-    let client = cluster.client(GroupConfig::default());
+    let client = cluster.client(patient());
     assert!(fetch(&client, key(1, 10), 0..10).await);
     let second = cluster.node("b:1", false);
     first.group.refresh().expect("with its heartbeat");
@@ -75,7 +75,7 @@ async fn a_newer_list_comes_from_the_members() {
 async fn a_member_that_joins_asks_the_one_before_it() {
     let cluster = Cluster::new(true);
     let old = cluster.node("a:1", false);
-    let client = cluster.client(GroupConfig::default());
+    let client = cluster.client(patient());
     for id in 0..40 {
         assert!(fetch(&client, key(id, 1000), 0..1000).await);
     }
@@ -98,7 +98,7 @@ async fn a_member_that_joins_asks_the_one_before_it() {
 async fn what_a_client_uploads_is_offered_to_its_owner() {
     let cluster = Cluster::new(false);
     let node = cluster.node("a:1", false);
-    let client = cluster.client(GroupConfig { fill: true, ..GroupConfig::default() });
+    let client = cluster.client(GroupConfig { fill: true, ..patient() });
     let block = key(7, 3 << 20);
     client.offer(block, &content(block));
     let until = tokio::time::Instant::now() + PATIENCE;
@@ -108,7 +108,7 @@ async fn what_a_client_uploads_is_offered_to_its_owner() {
     }
     assert!(fetch(&client, block, 100..200).await);
     assert_eq!(cluster.reads(), 0);
-    let quiet = cluster.client(GroupConfig::default());
+    let quiet = cluster.client(patient());
     quiet.offer(key(8, 10), &Bytes::from_static(b"0123456789"));
     assert!(fetch(&quiet, key(8, 10), 0..10).await, "it was not sent, so the store was read");
     assert_eq!(cluster.reads(), 1);

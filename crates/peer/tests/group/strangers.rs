@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use sluice_peer::{Directory, Group, GroupConfig, GroupKey, KeyRing};
+use sluice_peer::{Directory, Group, GroupKey, KeyRing};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -10,12 +10,12 @@ use tokio::{
     time::timeout,
 };
 
-use crate::cluster::{Cluster, PATIENCE, fetch, key};
+use crate::cluster::{Cluster, PATIENCE, fetch, key, patient};
 
 fn stranger(cluster: &Cluster, keys: Vec<GroupKey>) -> Arc<Group> {
     let ring = Arc::new(KeyRing::new("volume", "group", keys));
     let directory = cluster.engine.clone() as Arc<dyn Directory>;
-    let group = Group::new(GroupConfig::default(), Arc::clone(&ring), directory, Handle::current());
+    let group = Group::new(patient(), Arc::clone(&ring), directory, Handle::current());
     group.refresh().expect("the list is no secret here");
     ring.replace(vec![GroupKey::new(1, &[9; 32])]);
     group
@@ -30,7 +30,7 @@ async fn a_client_with_another_key_gets_nothing() {
         let client = stranger(&cluster, Vec::new());
         assert!(!fetch(&client, key(1, 10), 0..10).await);
         assert_eq!(node.group.stats().served_cached.get(), 0);
-        assert!(fetch(&cluster.client(GroupConfig::default()), key(1, 10), 0..10).await);
+        assert!(fetch(&cluster.client(patient()), key(1, 10), 0..10).await);
     }
 }
 
@@ -38,10 +38,10 @@ async fn a_client_with_another_key_gets_nothing() {
 async fn a_server_with_another_certificate_is_not_talked_to() {
     let cluster = Cluster::new(false);
     let node = cluster.node("a:1", false);
-    let mut member = cluster.member(&node, false);
+    let mut member = Cluster::member(&node, false);
     member.fingerprint = Some([7; 32]);
     cluster.engine.join(member);
-    let client = cluster.client(GroupConfig::default());
+    let client = cluster.client(patient());
     assert!(!fetch(&client, key(1, 10), 0..10).await);
 }
 
@@ -49,18 +49,18 @@ async fn a_server_with_another_certificate_is_not_talked_to() {
 async fn the_key_changes_while_clients_read() {
     let cluster = Cluster::new(false);
     let node = cluster.node("a:1", false);
-    let old = cluster.client(GroupConfig::default());
+    let old = cluster.client(patient());
     assert!(fetch(&old, key(1, 10), 0..10).await);
     cluster.engine.keys.lock().push((2, 2));
     // The member has not heard of the new key yet.
-    let early = cluster.client(GroupConfig::default());
+    let early = cluster.client(patient());
     assert!(fetch(&early, key(1, 10), 0..10).await, "with the key before it");
     node.group.refresh().expect("with its heartbeat");
-    let late = cluster.client(GroupConfig::default());
+    let late = cluster.client(patient());
     assert!(fetch(&late, key(1, 10), 0..10).await);
     cluster.engine.keys.lock().remove(0);
     node.group.refresh().expect("with its heartbeat");
-    assert!(fetch(&cluster.client(GroupConfig::default()), key(2, 10), 0..10).await);
+    assert!(fetch(&cluster.client(patient()), key(2, 10), 0..10).await);
     // One that missed both changes learns the key from the engine.
     let until = tokio::time::Instant::now() + PATIENCE;
     while !(fetch(&old, key(1, 10), 0..10).await && fetch(&old, key(1, 10), 0..10).await) {
@@ -84,7 +84,7 @@ async fn who_says_nothing_or_nonsense_is_sent_away_and_learns_nothing() {
     // A reset is an end, too.
     let _ = timeout(PATIENCE, rude.read_to_end(&mut said)).await.expect("the connection ends");
     assert!(said.len() <= 40, "a greeting and a nonce, no more: {}", said.len());
-    assert!(fetch(&cluster.client(GroupConfig::default()), key(1, 10), 0..10).await, "a friend gets in");
+    assert!(fetch(&cluster.client(patient()), key(1, 10), 0..10).await, "a friend gets in");
     for stream in &mut silent {
         said.clear();
         let _ = timeout(Duration::from_mins(1), stream.read_to_end(&mut said)).await.expect("it ends");

@@ -17,6 +17,7 @@ use sluice_testkit::{
     operations::{SharedStore, options},
     wrap::{Counting, Hooked},
 };
+use sluice_types::FsError;
 
 fn member(sid: u64) -> Member {
     Member { sid, group: "g".into(), address: "host:1".into(), ..Member::default() }
@@ -46,6 +47,29 @@ fn a_membership_goes_in_the_commit_that_removes_its_session() {
     assert_eq!(commits.len(), 2, "the first one did not know of the membership");
     let raised = |n: u64| Write::Put(Row::Extra(Extra::GroupVersion, 0, n.to_be_bytes().to_vec().into()));
     assert!(commits[1].contains(&raised(2)), "{commits:?}");
+    let found = store.open().read(&[Read::All(List::Extras(Extra::Member))]).unwrap();
+    assert_eq!(found, [Found::Rows(vec![])]);
+}
+
+/// As JuiceFS does, which leaves this client the right to commit.
+#[test]
+fn a_session_that_goes_before_the_commit_gets_no_membership() {
+    let store = crate::fresh();
+    store.format(0);
+    let other = store.open();
+    let engine = Hooked::new(store.open()).before_commit(move |commit: &Commit| {
+        let joins = |write: &Write| match write {
+            Write::Insert(Row::Extra(Extra::Member, sid, _)) => Some(*sid),
+            _ => None,
+        };
+        if let Some(sid) = commit.writes.iter().find_map(joins) {
+            let writes = vec![Write::Discard(Key::Session(sid))];
+            other.commit(&Commit { writes, ..Commit::default() }).unwrap();
+        }
+        Ok(())
+    });
+    let meta = Meta::open(Arc::new(engine), options()).unwrap();
+    assert_eq!(meta.join_group(member(0), &Interrupt::never()), Err(FsError::Again));
     let found = store.open().read(&[Read::All(List::Extras(Extra::Member))]).unwrap();
     assert_eq!(found, [Found::Rows(vec![])]);
 }

@@ -16,6 +16,7 @@ use std::{
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
+use rustc_hash::FxHashSet;
 use sluice_data::{Asked, BlockKey, OwnerAction, Peers};
 use tokio::{
     runtime::Handle,
@@ -171,7 +172,14 @@ impl Group {
     }
 
     /// Takes a list, unless a newer one is known.
-    pub(crate) fn adopt(&self, list: Members) {
+    pub(crate) fn adopt(&self, mut list: Members) {
+        // Of several with one name, which may be two containers or one that came back before its
+        // former session expired, the last one owns the blocks. Otherwise a member could ask
+        // itself, and each of them would take the other one for the owner.
+        let mut names = FxHashSet::default();
+        list.members.reverse();
+        list.members.retain(|member| names.insert(member.name.clone()));
+        list.members.reverse();
         let mut roster = self.roster.write();
         if list.version < roster.version {
             return;

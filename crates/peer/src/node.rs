@@ -26,6 +26,8 @@ use crate::{
 const LINKS: usize = 2;
 /// Wait for an answer to begin before there were enough to know how long they take.
 const UNKNOWN: Duration = Duration::from_secs(1);
+/// Shortest wait for a connection.
+const CONNECTING: Duration = Duration::from_millis(250);
 /// Answers from which on the percentile is used.
 const ENOUGH: u32 = 100;
 /// Slow or damaged answers in a row after which a member is suspended …
@@ -53,7 +55,7 @@ pub(crate) struct Node {
     /// Shortest wait for an answer to begin.
     patience: Duration,
     runtime: Handle,
-    links: [tokio::sync::Mutex<Option<Arc<Link>>>; LINKS],
+    links: [Arc<tokio::sync::Mutex<Option<Arc<Link>>>>; LINKS],
     turn: AtomicUsize,
     latency: Latency,
     health: Mutex<Health>,
@@ -111,7 +113,9 @@ impl Node {
     fn deadline(&self) -> Duration {
         self.latency
             .percentile_99(ENOUGH)
-            .map_or(UNKNOWN.max(self.patience), |usual| (usual * 2).max(self.patience))
+            // Without a limit, each freeze of the member would double the next wait.
+            .map_or(UNKNOWN, |usual| (usual * 2).min(UNKNOWN))
+            .max(self.patience)
     }
 
     /// Asks it. `limit` is the longest time from the beginning of an answer to its end.
@@ -141,7 +145,8 @@ impl Node {
         payload: Option<Bytes>,
         limit: Duration,
     ) -> Result<Answer, Unanswered> {
-        let link = self.link(ring).await.map_err(Unanswered::Lost)?;
+        let link = timeout(self.deadline().max(CONNECTING), self.link(ring)).await;
+        let link = link.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(Unanswered::Lost)?;
         let started = Instant::now();
         let waiting = link.send(request, payload).await.map_err(Unanswered::Lost)?;
         if timeout(self.deadline(), waiting.first).await.is_err() {
@@ -160,10 +165,11 @@ impl Node {
         }
     }
 
-    /// A connection, which is made if there is none.
+    /// A connection, which is made if there is none. If nobody waits for it any more, it is still
+    /// made, for those that come later.
     async fn link(&self, ring: &Arc<KeyRing>) -> io::Result<Arc<Link>> {
         let at = self.turn.fetch_add(1, Ordering::Relaxed) % LINKS;
-        let mut place = self.links[at].lock().await;
+        let mut place = Arc::clone(&self.links[at]).lock_owned().await;
         if let Some(link) = place.as_ref().filter(|link| !link.is_lost()) {
             return Ok(Arc::clone(link));
         }
@@ -173,10 +179,13 @@ impl Node {
         }
         let (address, fingerprint, ring) = (self.address.clone(), self.fingerprint, Arc::clone(ring));
         // The connection belongs to the runtime of the group, whoever asks first.
-        let connect = self.runtime.spawn(async move { Link::connect(&address, fingerprint, &ring).await });
-        let link = Arc::new(connect.await.unwrap_or_else(|gone| Err(io::Error::other(gone)))?);
+        let connect = self.runtime.spawn(async move {
+            let link = Arc::new(Link::connect(&address, fingerprint, &ring).await?);
+            *place = Some(Arc::clone(&link));
+            Ok::<_, io::Error>(link)
+        });
+        let link = connect.await.unwrap_or_else(|gone| Err(io::Error::other(gone)))?;
         self.health.lock().heard = Instant::now();
-        *place = Some(Arc::clone(&link));
         Ok(link)
     }
 

@@ -49,10 +49,11 @@ struct Own {
 }
 
 impl CacheGroup {
-    /// The group that the flags name, if they do. It knows its members already.
+    /// The group that the flags name, if they do. It knows its members already, if they could be
+    /// read.
     ///
     /// # Errors
-    /// The flags do not fit this volume or machine, or the metadata engine does not answer.
+    /// The flags do not fit this volume or machine.
     pub(crate) fn new(flags: &GroupFlags, meta: &Arc<Meta>, mountpoint: &str) -> Result<Option<Arc<Self>>> {
         let Some(name) = &flags.cache_group else { return Ok(None) };
         ensure!(!name.is_empty(), "--cache-group needs a name");
@@ -78,7 +79,9 @@ impl CacheGroup {
         let config = flags.config(own.as_ref().map(|own| own.name.clone()));
         let handle = runtime.handle().clone();
         let group = Group::new(config, ring, Arc::new(directory), handle.clone());
-        group.refresh().map_err(anyhow::Error::msg).context("the cache group")?;
+        if let Err(reason) = group.refresh() {
+            tracing::warn!(reason, "the list of the cache group could not be read; it is tried again");
+        }
         Ok(Some(Arc::new(Self {
             group,
             meta: Arc::clone(meta),

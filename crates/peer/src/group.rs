@@ -36,6 +36,8 @@ use crate::{
 const TRIES: usize = 2;
 /// Shortest time between two questions to the metadata engine.
 const DIRECTORY_PAUSE: Duration = Duration::from_secs(5);
+/// As [`DIRECTORY_PAUSE`], for a client that knows no member.
+const EMPTY_PAUSE: Duration = Duration::from_secs(30);
 
 /// Bytes of uploaded blocks that are on their way to their owners; others are not offered.
 const OFFERED: usize = 64 << 20;
@@ -223,9 +225,8 @@ impl Group {
                 Err(Unanswered::Lost(_)) => {}
             }
         }
-        if !roster.members.is_empty() {
-            self.ask_directory(DIRECTORY_PAUSE);
-        }
+        // Without members, the first one may have come.
+        self.ask_directory(if roster.members.is_empty() { EMPTY_PAUSE } else { DIRECTORY_PAUSE });
         None
     }
 

@@ -130,8 +130,9 @@ impl CacheGroup {
             let any: IpAddr = if own.ip.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { [0u16; 8].into() };
             let listen = SocketAddr::new(any, own.port);
             let config = ServeConfig { plaintext: own.plaintext, ..ServeConfig::default() };
-            let server = Server::start(Arc::clone(&self.group), Weak::clone(data), listen, config, &self.handle)
-                .with_context(|| format!("cannot listen on {listen} for the cache group"))?;
+            let server =
+                Server::start(Arc::clone(&self.group), Weak::clone(data), listen, config, &self.handle)
+                    .with_context(|| format!("cannot listen on {listen} for the cache group"))?;
             let address = SocketAddr::new(own.ip, server.port());
             tracing::info!("cache group {}: other clients reach this one at {address}", own.group);
             self.join(own, &server, own.backup)?;

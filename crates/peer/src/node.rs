@@ -67,6 +67,8 @@ struct Health {
     heard: Instant,
     /// Slow answers since the last good one.
     slow: u32,
+    /// When the first of them was asked for.
+    unanswered: Option<Instant>,
     /// Damaged answers since the last good one.
     damaged: u32,
     /// Suspensions since the last good answer.
@@ -76,7 +78,7 @@ struct Health {
 
 impl Health {
     fn new() -> Self {
-        Self { heard: Instant::now(), slow: 0, damaged: 0, suspensions: 0, until: None }
+        Self { heard: Instant::now(), slow: 0, unanswered: None, damaged: 0, suspensions: 0, until: None }
     }
 }
 
@@ -126,10 +128,11 @@ impl Node {
         payload: Option<Bytes>,
         limit: Duration,
     ) -> Result<Answer, Unanswered> {
+        let begun = Instant::now();
         let asked = self.try_ask(ring, request, payload, limit).await;
         match &asked {
             Ok(answer) => self.has_answered(answer.damaged),
-            Err(Unanswered::Slow) => self.was_slow(),
+            Err(Unanswered::Slow) => self.was_slow(begun),
             Err(Unanswered::Lost(error)) => {
                 tracing::debug!(address = self.address, %error, "a member of the cache group does not answer");
                 self.suspend();
@@ -203,10 +206,13 @@ impl Node {
         }
     }
 
-    fn was_slow(&self) {
+    /// It did not answer what it was asked at `begun`.
+    fn was_slow(&self, begun: Instant) {
         let mut health = self.health.lock();
         health.slow += 1;
-        let suspend = health.slow >= BAD && health.heard.elapsed() > SILENT;
+        // A client that asks seldom has not heard of it for long, which says nothing.
+        let since = *health.unanswered.get_or_insert(begun);
+        let suspend = health.slow >= BAD && since.max(health.heard).elapsed() > SILENT;
         drop(health);
         if suspend {
             self.suspend();
@@ -222,7 +228,7 @@ impl Node {
         }
         let pause = SUSPENSION.start.saturating_mul(1 << health.suspensions.min(6)).min(SUSPENSION.end);
         health.suspensions += 1;
-        (health.slow, health.damaged) = (0, 0);
+        (health.slow, health.unanswered, health.damaged) = (0, None, 0);
         health.until = Some(now + pause);
         drop(health);
         tracing::info!(address = self.address, ?pause, "a member of the cache group is left alone");

@@ -49,10 +49,11 @@ struct Own {
 }
 
 impl CacheGroup {
-    /// The group that the flags name, if they do. It knows its members already.
+    /// The group that the flags name, if they do. It knows its members already, if they could be
+    /// read.
     ///
     /// # Errors
-    /// The flags do not fit this volume or machine, or the metadata engine does not answer.
+    /// The flags do not fit this volume or machine.
     pub(crate) fn new(flags: &GroupFlags, meta: &Arc<Meta>, mountpoint: &str) -> Result<Option<Arc<Self>>> {
         let Some(name) = &flags.cache_group else { return Ok(None) };
         ensure!(!name.is_empty(), "--cache-group needs a name");
@@ -78,7 +79,9 @@ impl CacheGroup {
         let config = flags.config(own.as_ref().map(|own| own.name.clone()));
         let handle = runtime.handle().clone();
         let group = Group::new(config, ring, Arc::new(directory), handle.clone());
-        group.refresh().map_err(anyhow::Error::msg).context("the cache group")?;
+        if let Err(reason) = group.refresh() {
+            tracing::warn!(reason, "the list of the cache group could not be read; it is tried again");
+        }
         Ok(Some(Arc::new(Self {
             group,
             meta: Arc::clone(meta),
@@ -100,25 +103,41 @@ impl CacheGroup {
         Arc::new(move |families: &mut Families| show(families, &stats))
     }
 
-    /// Gives the blocks of `data` to others, if this client does.
+    /// Gives the blocks of `data` to others, if this client does. A mount that is taken up (not
+    /// `fresh`) goes on without, and tries again: programs are at work there.
     ///
     /// # Errors
     /// The port cannot be had, or the metadata engine does not answer.
-    pub(crate) fn start(self: &Arc<Self>, data: &Arc<DataStore>) -> Result<()> {
-        if let Some(own) = &self.own {
+    pub(crate) fn start(self: &Arc<Self>, data: &Arc<DataStore>, fresh: bool) -> Result<()> {
+        // Others ask the metadata engine only when no member answers.
+        if self.own.is_none() {
+            return Ok(());
+        }
+        let data = Arc::downgrade(data);
+        if let Err(error) = self.give(&data) {
+            if fresh {
+                return Err(error);
+            }
+            tracing::warn!("this mount gives no blocks to its cache group yet: {error:#}");
+        }
+        self.handle.spawn(heartbeat(Arc::downgrade(self), data));
+        Ok(())
+    }
+
+    /// Listens and joins, if this client gives blocks and does not do so yet.
+    fn give(&self, data: &Weak<DataStore>) -> Result<()> {
+        if let Some(own) = self.own.as_ref().filter(|_| self.server.get().is_none()) {
             let any: IpAddr = if own.ip.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { [0u16; 8].into() };
             let listen = SocketAddr::new(any, own.port);
             let config = ServeConfig { plaintext: own.plaintext, ..ServeConfig::default() };
-            let blocks = Arc::downgrade(data);
-            let server = Server::start(Arc::clone(&self.group), blocks, listen, config, &self.handle)
-                .with_context(|| format!("cannot listen on {listen} for the cache group"))?;
+            let server =
+                Server::start(Arc::clone(&self.group), Weak::clone(data), listen, config, &self.handle)
+                    .with_context(|| format!("cannot listen on {listen} for the cache group"))?;
             let address = SocketAddr::new(own.ip, server.port());
             tracing::info!("cache group {}: other clients reach this one at {address}", own.group);
             self.join(own, &server, own.backup)?;
             let _ = self.server.set(server);
         }
-        let this = Arc::downgrade(self);
-        self.handle.spawn(heartbeat(this));
         Ok(())
     }
 
@@ -146,13 +165,18 @@ impl Drop for CacheGroup {
     }
 }
 
-async fn heartbeat(group: Weak<CacheGroup>) {
+async fn heartbeat(group: Weak<CacheGroup>, data: Weak<DataStore>) {
     loop {
         tokio::time::sleep(HEARTBEAT).await;
         let Some(group) = group.upgrade() else { return };
-        let refreshed = tokio::task::spawn_blocking(move || group.group.refresh()).await;
+        let data = Weak::clone(&data);
+        let refreshed = tokio::task::spawn_blocking(move || {
+            group.give(&data).map_err(|error| format!("{error:#}"))?;
+            group.group.refresh()
+        });
+        let refreshed = refreshed.await;
         if let Ok(Err(reason)) = refreshed {
-            tracing::warn!(reason, "the list of the cache group could not be read");
+            tracing::warn!(reason, "the cache group is not as it should be; it is tried again");
         }
     }
 }

@@ -206,7 +206,7 @@ fn open_vfs(serving: &Serving<'_>, mut config: VfsConfig, check: bool) -> Result
     let data = DataStore::open(&serving.data, store, Arc::clone(&index) as _, None)?;
     let vfs = Vfs::new(index, data, config);
     if let Some(group) = &serving.group {
-        group.start(vfs.data())?;
+        group.start(vfs.data(), check)?;
     }
     Ok(vfs)
 }

@@ -277,6 +277,19 @@ impl BlockStore {
         if let Some(warmed) = self.at_owner(key, OwnerAction::Warm, interrupt) {
             return Ok(warmed);
         }
+        self.warm_here(key, interrupt)
+    }
+
+    /// As [`Self::warm`], without the group: what another client asks for is never asked of a third
+    /// one.
+    pub(crate) fn warm_here(
+        self: &Arc<Self>,
+        key: BlockKey,
+        interrupt: &Interrupt,
+    ) -> Result<bool, ObjectError> {
+        if self.location(key).is_some() {
+            return Ok(true);
+        }
         // All that are warmed up hold no more memory than all that are read, and under a limit of
         // bandwidth they keep readers waiting no longer than a moment.
         let place = self.runtime.block_on(until(pin!(self.warms.acquire()), &mut || interrupt.is_set()));

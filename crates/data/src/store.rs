@@ -250,6 +250,14 @@ impl DataStore {
         Ok(self.blocks.warm(block, interrupt)?)
     }
 
+    /// As [`Self::warm`], into the cache of this client, whoever owns the block.
+    ///
+    /// # Errors
+    /// As [`Self::warm`].
+    pub fn warm_here(&self, block: BlockKey, interrupt: &Interrupt) -> Result<bool, WarmError> {
+        Ok(self.blocks.warm_here(block, interrupt)?)
+    }
+
     /// Where `block` is cached: the directory of its local file, or `memory` if there are no cache
     /// directories. A block that waits for its upload counts.
     pub fn location(&self, block: BlockKey) -> Option<&Path> {

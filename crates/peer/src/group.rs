@@ -16,8 +16,12 @@ use std::{
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
+use rustc_hash::FxHashSet;
 use sluice_data::{Asked, BlockKey, OwnerAction, Peers};
-use tokio::runtime::Handle;
+use tokio::{
+    runtime::Handle,
+    sync::{OwnedSemaphorePermit, Semaphore},
+};
 
 use crate::{
     auth::KeyRing,
@@ -32,7 +36,11 @@ use crate::{
 const TRIES: usize = 2;
 /// Shortest time between two questions to the metadata engine.
 const DIRECTORY_PAUSE: Duration = Duration::from_secs(5);
+/// As [`DIRECTORY_PAUSE`], for a client that knows no member.
+const EMPTY_PAUSE: Duration = Duration::from_secs(30);
 
+/// Bytes of uploaded blocks that are on their way to their owners; others are not offered.
+const OFFERED: usize = 64 << 20;
 /// As [`DIRECTORY_PAUSE`], for a member whose clients know a newer list.
 const NEWER_PAUSE: Duration = Duration::from_millis(100);
 /// Longest time for a member to read a block into its cache.
@@ -74,7 +82,21 @@ pub struct Group {
     /// When the metadata engine was last asked.
     asked: Mutex<Option<Instant>>,
     runtime: Handle,
+    /// Bytes that may still be offered.
+    offers: Arc<Semaphore>,
     pub(crate) stats: Arc<Stats>,
+}
+
+/// An uploaded block that is on its way to its owner, as long as any of its bytes is in memory.
+struct Offered {
+    data: Bytes,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Offered {
+    fn as_ref(&self) -> &[u8] {
+        &self.data
+    }
 }
 
 /// A list of members with what is known of each.
@@ -114,6 +136,7 @@ impl Group {
             updating: AtomicBool::new(false),
             asked: Mutex::new(None),
             runtime,
+            offers: Arc::new(Semaphore::new(OFFERED)),
             stats: Arc::default(),
         })
     }
@@ -151,7 +174,14 @@ impl Group {
     }
 
     /// Takes a list, unless a newer one is known.
-    pub(crate) fn adopt(&self, list: Members) {
+    pub(crate) fn adopt(&self, mut list: Members) {
+        // Of several with one name, which may be two containers or one that came back before its
+        // former session expired, the last one owns the blocks. Otherwise a member could ask
+        // itself, and each of them would take the other one for the owner.
+        let mut names = FxHashSet::default();
+        list.members.reverse();
+        list.members.retain(|member| names.insert(member.name.clone()));
+        list.members.reverse();
         let mut roster = self.roster.write();
         if list.version < roster.version {
             return;
@@ -195,9 +225,8 @@ impl Group {
                 Err(Unanswered::Lost(_)) => {}
             }
         }
-        if !roster.members.is_empty() {
-            self.ask_directory(DIRECTORY_PAUSE);
-        }
+        // Without members, the first one may have come.
+        self.ask_directory(if roster.members.is_empty() { EMPTY_PAUSE } else { DIRECTORY_PAUSE });
         None
     }
 
@@ -342,7 +371,10 @@ impl Peers for Group {
         if node.is_suspended() {
             return;
         }
-        let (ring, data, limit) = (Arc::clone(&self.ring), data.clone(), self.config.remote_timeout);
+        let Ok(permit) = Arc::clone(&self.offers).try_acquire_many_owned(block.size) else { return };
+        // Also after nobody waits for an answer, it may be queued.
+        let data = Bytes::from_owner(Offered { data: data.clone(), _permit: permit });
+        let (ring, limit) = (Arc::clone(&self.ring), self.config.remote_timeout);
         let request = self.request(Kind::Put, block, 0..block.size);
         drop(self.runtime.spawn(async move {
             // It is a help, no duty.

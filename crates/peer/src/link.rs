@@ -78,12 +78,15 @@ pub(crate) struct Link {
     queue: mpsc::Sender<(Request, Option<Bytes>)>,
     shared: Arc<Shared>,
     reading: AbortHandle,
+    writing: AbortHandle,
 }
 
 impl Drop for Link {
-    /// A frozen server would keep the reading task for ever.
+    /// A frozen server would keep the reading task for ever, and a slow one the other for as long
+    /// as it takes what is queued.
     fn drop(&mut self) {
         self.reading.abort();
+        self.writing.abort();
     }
 }
 
@@ -151,16 +154,17 @@ impl Link {
         let shared =
             Arc::new(Shared { waiters: Mutex::new(Some(FxHashMap::default())), ..Shared::default() });
         let writing = tokio::spawn(write(writer, requests));
+        let end_writing = writing.abort_handle();
         let answers = Arc::clone(&shared);
         let reading = tokio::spawn(async move {
             let error = read(BufReader::with_capacity(READ, reader), &answers).await;
-            writing.abort();
+            end_writing.abort();
             let lost = answers.waiters.lock().take();
             for (_, waiter) in lost.into_iter().flatten() {
                 let _ = waiter.last.send(Err(io::Error::new(error.kind(), error.to_string())));
             }
         });
-        Self { queue, shared, reading: reading.abort_handle() }
+        Self { queue, shared, reading: reading.abort_handle(), writing: writing.abort_handle() }
     }
 
     /// Whether the connection has ended.

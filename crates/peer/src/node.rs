@@ -26,6 +26,8 @@ use crate::{
 const LINKS: usize = 2;
 /// Wait for an answer to begin before there were enough to know how long they take.
 const UNKNOWN: Duration = Duration::from_secs(1);
+/// Shortest wait for a connection.
+const CONNECTING: Duration = Duration::from_millis(250);
 /// Answers from which on the percentile is used.
 const ENOUGH: u32 = 100;
 /// Slow or damaged answers in a row after which a member is suspended …
@@ -53,7 +55,7 @@ pub(crate) struct Node {
     /// Shortest wait for an answer to begin.
     patience: Duration,
     runtime: Handle,
-    links: [tokio::sync::Mutex<Option<Arc<Link>>>; LINKS],
+    links: [Arc<tokio::sync::Mutex<Option<Arc<Link>>>>; LINKS],
     turn: AtomicUsize,
     latency: Latency,
     health: Mutex<Health>,
@@ -65,6 +67,8 @@ struct Health {
     heard: Instant,
     /// Slow answers since the last good one.
     slow: u32,
+    /// When the first of them was asked for.
+    unanswered: Option<Instant>,
     /// Damaged answers since the last good one.
     damaged: u32,
     /// Suspensions since the last good answer.
@@ -74,7 +78,7 @@ struct Health {
 
 impl Health {
     fn new() -> Self {
-        Self { heard: Instant::now(), slow: 0, damaged: 0, suspensions: 0, until: None }
+        Self { heard: Instant::now(), slow: 0, unanswered: None, damaged: 0, suspensions: 0, until: None }
     }
 }
 
@@ -111,7 +115,9 @@ impl Node {
     fn deadline(&self) -> Duration {
         self.latency
             .percentile_99(ENOUGH)
-            .map_or(UNKNOWN.max(self.patience), |usual| (usual * 2).max(self.patience))
+            // Without a limit, each freeze of the member would double the next wait.
+            .map_or(UNKNOWN, |usual| (usual * 2).min(UNKNOWN))
+            .max(self.patience)
     }
 
     /// Asks it. `limit` is the longest time from the beginning of an answer to its end.
@@ -122,10 +128,11 @@ impl Node {
         payload: Option<Bytes>,
         limit: Duration,
     ) -> Result<Answer, Unanswered> {
+        let begun = Instant::now();
         let asked = self.try_ask(ring, request, payload, limit).await;
         match &asked {
             Ok(answer) => self.has_answered(answer.damaged),
-            Err(Unanswered::Slow) => self.was_slow(),
+            Err(Unanswered::Slow) => self.was_slow(begun),
             Err(Unanswered::Lost(error)) => {
                 tracing::debug!(address = self.address, %error, "a member of the cache group does not answer");
                 self.suspend();
@@ -141,7 +148,8 @@ impl Node {
         payload: Option<Bytes>,
         limit: Duration,
     ) -> Result<Answer, Unanswered> {
-        let link = self.link(ring).await.map_err(Unanswered::Lost)?;
+        let link = timeout(self.deadline().max(CONNECTING), self.link(ring)).await;
+        let link = link.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(Unanswered::Lost)?;
         let started = Instant::now();
         let waiting = link.send(request, payload).await.map_err(Unanswered::Lost)?;
         if timeout(self.deadline(), waiting.first).await.is_err() {
@@ -160,10 +168,11 @@ impl Node {
         }
     }
 
-    /// A connection, which is made if there is none.
+    /// A connection, which is made if there is none. If nobody waits for it any more, it is still
+    /// made, for those that come later.
     async fn link(&self, ring: &Arc<KeyRing>) -> io::Result<Arc<Link>> {
         let at = self.turn.fetch_add(1, Ordering::Relaxed) % LINKS;
-        let mut place = self.links[at].lock().await;
+        let mut place = Arc::clone(&self.links[at]).lock_owned().await;
         if let Some(link) = place.as_ref().filter(|link| !link.is_lost()) {
             return Ok(Arc::clone(link));
         }
@@ -173,10 +182,13 @@ impl Node {
         }
         let (address, fingerprint, ring) = (self.address.clone(), self.fingerprint, Arc::clone(ring));
         // The connection belongs to the runtime of the group, whoever asks first.
-        let connect = self.runtime.spawn(async move { Link::connect(&address, fingerprint, &ring).await });
-        let link = Arc::new(connect.await.unwrap_or_else(|gone| Err(io::Error::other(gone)))?);
+        let connect = self.runtime.spawn(async move {
+            let link = Arc::new(Link::connect(&address, fingerprint, &ring).await?);
+            *place = Some(Arc::clone(&link));
+            Ok::<_, io::Error>(link)
+        });
+        let link = connect.await.unwrap_or_else(|gone| Err(io::Error::other(gone)))?;
         self.health.lock().heard = Instant::now();
-        *place = Some(Arc::clone(&link));
         Ok(link)
     }
 
@@ -194,10 +206,13 @@ impl Node {
         }
     }
 
-    fn was_slow(&self) {
+    /// It did not answer what it was asked at `begun`.
+    fn was_slow(&self, begun: Instant) {
         let mut health = self.health.lock();
         health.slow += 1;
-        let suspend = health.slow >= BAD && health.heard.elapsed() > SILENT;
+        // A client that asks seldom has not heard of it for long, which says nothing.
+        let since = *health.unanswered.get_or_insert(begun);
+        let suspend = health.slow >= BAD && since.max(health.heard).elapsed() > SILENT;
         drop(health);
         if suspend {
             self.suspend();
@@ -213,7 +228,7 @@ impl Node {
         }
         let pause = SUSPENSION.start.saturating_mul(1 << health.suspensions.min(6)).min(SUSPENSION.end);
         health.suspensions += 1;
-        (health.slow, health.damaged) = (0, 0);
+        (health.slow, health.unanswered, health.damaged) = (0, None, 0);
         health.until = Some(now + pause);
         drop(health);
         tracing::info!(address = self.address, ?pause, "a member of the cache group is left alone");

@@ -3,7 +3,7 @@
 //! What must stay true: all requests that have arrived are answered together. One that has to wait
 //! for the object store holds up none behind it.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, ops::Range, os::unix::fs::FileExt as _, sync::Arc, time::Duration};
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use sluice_data::{CachedFile, pages};
@@ -163,7 +163,6 @@ impl<'s, S: Wire> Session<'s, S> {
         let stats = self.serving.group.stats();
         let length = request.range.end - request.range.start;
         if length as usize > COPIED
-            && self.stream.socket().is_some()
             && let Some(file) = self.serving.blocks.file(request.key, &request.range)
         {
             stats.served_cached.add(1);
@@ -256,14 +255,29 @@ impl<'s, S: Wire> Session<'s, S> {
         if self.out.len() > GATHERED { self.flush().await } else { Ok(()) }
     }
 
-    /// Sends part of a file without a copy.
+    /// Sends part of a file in pieces, so that a client that does not take them holds little memory.
+    async fn copy_file(&mut self, file: &CachedFile, range: Range<u64>) -> io::Result<()> {
+        let mut at = range.start;
+        while at < range.end {
+            let piece = (range.end - at).min(GATHERED as u64) as usize;
+            self.out.resize(piece, 0);
+            file.file().read_exact_at(&mut self.out, at)?;
+            timed(self.stream.write_all(&self.out)).await?;
+            at += piece as u64;
+        }
+        self.out.clear();
+        self.out.shrink_to(COPIED);
+        timed(self.stream.flush()).await
+    }
+
+    /// Sends part of a file, without a copy if it can be.
     async fn send_file(&mut self, mut head: Head, file: &CachedFile, from: u32) -> io::Result<()> {
         head.sums = file.sums().len() as u16;
         self.out.extend_from_slice(&head.encode());
         self.out.extend(file.sums().iter().flat_map(|sum| sum.to_le_bytes()));
         self.flush().await?;
-        let Some(socket) = self.stream.socket() else { return Ok(()) };
         let (mut at, end) = (u64::from(from), u64::from(from) + u64::from(head.length));
+        let Some(socket) = self.stream.socket() else { return self.copy_file(file, at..end).await };
         while at < end {
             timed(socket.writable()).await?;
             let left = (end - at) as usize;

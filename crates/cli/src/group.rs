@@ -57,6 +57,7 @@ impl CacheGroup {
     pub(crate) fn new(flags: &GroupFlags, meta: &Arc<Meta>, mountpoint: &str) -> Result<Option<Arc<Self>>> {
         let Some(name) = &flags.cache_group else { return Ok(None) };
         ensure!(!name.is_empty(), "--cache-group needs a name");
+        ensure!(!flags.remote_timeout.is_zero(), "--remote-timeout may not be 0: every wait has a deadline");
         let format = meta.env().format();
         ensure!(
             !flags.group_plaintext || format.encrypt_key.is_empty(),

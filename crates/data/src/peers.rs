@@ -29,6 +29,10 @@ pub trait Peers: fmt::Debug + Send + Sync {
     /// store is to be read. Ends in a time that does not depend on other clients.
     fn fetch(&self, block: BlockKey, range: Range<u32>) -> Asked<'_, Bytes>;
 
+    /// All of `block` from the member that owned it before this one joined, if it is cached there;
+    /// `None` a while after this one joined.
+    fn fetch_from_former(&self, block: BlockKey) -> Asked<'_, Bytes>;
+
     /// Has the owner of `block` do something with it. The result is said there; `None` if nobody
     /// answers, or if this client owns it.
     fn at_owner(&self, block: BlockKey, action: OwnerAction) -> Asked<'_, bool>;

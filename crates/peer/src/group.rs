@@ -169,12 +169,13 @@ impl Group {
     pub fn refresh(&self) -> Result<(), String> {
         *self.asked.lock() = Some(Instant::now());
         self.ring.replace(self.directory.keys()?);
-        self.adopt(self.directory.members()?);
+        self.adopt(self.directory.members()?, true);
         Ok(())
     }
 
-    /// Takes a list, unless a newer one is known.
-    pub(crate) fn adopt(&self, mut list: Members) {
+    /// Takes a list. One that another client has is taken unless a newer one is known. What the
+    /// metadata engine has counts in any case: it may have lost the newest lists.
+    fn adopt(&self, mut list: Members, from_engine: bool) {
         // Of several with one name, which may be two containers or one that came back before its
         // former session expired, the last one owns the blocks. Otherwise a member could ask
         // itself, and each of them would take the other one for the owner.
@@ -183,7 +184,7 @@ impl Group {
         list.members.retain(|member| names.insert(member.name.clone()));
         list.members.reverse();
         let mut roster = self.roster.write();
-        if list.version < roster.version {
+        if !from_engine && list.version < roster.version {
             return;
         }
         let node = |member: &Member| {
@@ -276,11 +277,11 @@ impl Group {
     }
 
     /// What takes the newer list, or its failure; `None` while another one is being fetched.
-    fn begin_update(&self) -> Option<impl FnOnce(Option<Members>) + Send + 'static> {
+    fn begin_update(&self, from_engine: bool) -> Option<impl FnOnce(Option<Members>) + Send + 'static> {
         let this = self.this.upgrade()?;
         (!this.updating.swap(true, Ordering::AcqRel)).then_some(move |list: Option<Members>| {
             if let Some(list) = list {
-                this.adopt(list);
+                this.adopt(list, from_engine);
             }
             this.updating.store(false, Ordering::Release);
         })
@@ -298,7 +299,7 @@ impl Group {
 
     /// Fetches a newer list from a member that has one.
     fn update_from(&self, node: Arc<Node>) {
-        let Some(end) = self.begin_update() else { return };
+        let Some(end) = self.begin_update(false) else { return };
         let (ring, limit) = (Arc::clone(&self.ring), self.config.remote_timeout);
         let request = self.request(Kind::List, BlockKey { id: 0, index: 0, size: 0 }, 0..0);
         drop(self.runtime.spawn(async move {
@@ -317,7 +318,7 @@ impl Group {
             }
             *asked = Some(Instant::now());
         }
-        let Some(end) = self.begin_update() else { return };
+        let Some(end) = self.begin_update(true) else { return };
         let (directory, ring) = (Arc::clone(&self.directory), Arc::clone(&self.ring));
         drop(self.runtime.spawn_blocking(move || {
             // The key may have changed since, too.
@@ -339,6 +340,16 @@ impl Peers for Group {
 
     fn fetch(&self, block: BlockKey, range: Range<u32>) -> Asked<'_, Bytes> {
         Box::pin(self.fetch_block(block, range))
+    }
+
+    fn fetch_from_former(&self, block: BlockKey) -> Asked<'_, Bytes> {
+        Box::pin(async move {
+            let roster = Arc::clone(&self.roster.read());
+            let own = roster.own.filter(|own| roster.members[*own].backup)?;
+            let usable = |at: usize| at != own && !roster.nodes[at].is_suspended();
+            let at = owners(&roster.shares, block, 1, usable).first().copied()?;
+            self.ask(&roster.nodes[at], Kind::GetCached, block, 0..block.size).await.ok()?
+        })
     }
 
     fn at_owner(&self, block: BlockKey, action: OwnerAction) -> Asked<'_, bool> {

@@ -16,7 +16,7 @@ use tokio::{runtime::Handle, time::timeout};
 
 use crate::{
     auth::KeyRing,
-    frame::Request,
+    frame::{Kind, Request},
     latency::Latency,
     link::{Answer, Link},
     tls::Fingerprint,
@@ -151,8 +151,11 @@ impl Node {
         let link = timeout(self.deadline().max(CONNECTING), self.link(ring)).await;
         let link = link.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(Unanswered::Lost)?;
         let started = Instant::now();
+        // A read has the object store to turn to. Others have nothing better to do than to wait.
+        let is_read = matches!(request.kind, Kind::Get | Kind::GetCached);
+        let patience = if is_read { self.deadline() } else { limit };
         let waiting = link.send(request, payload).await.map_err(Unanswered::Lost)?;
-        if timeout(self.deadline(), waiting.first).await.is_err() {
+        if timeout(patience, waiting.first).await.is_err() {
             // It counts as long as it was waited for, so that a member that became slower for good
             // is believed in the end.
             self.latency.observe(started.elapsed());
@@ -251,7 +254,7 @@ mod tests {
     use super::*;
     use crate::{
         auth::{GroupKey, admit},
-        frame::{Head, Kind, Status, sums},
+        frame::{Head, Status, sums},
     };
 
     const KEY: BlockKey = BlockKey { id: 1, index: 0, size: 40_000 };

@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// Clients that may be proving themselves at once.
-const PROVING: usize = 256;
+const PROVING: usize = 1024;
 /// Pause after a connection could not be accepted, as when there are too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
 

@@ -10,7 +10,7 @@ use sluice_data::{CachedFile, pages};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest},
     net::TcpStream,
-    sync::{OwnedSemaphorePermit, mpsc},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
     time::timeout,
 };
 use tokio_rustls::server::TlsStream;
@@ -30,11 +30,13 @@ const GATHERED: usize = 256 << 10;
 const SLOW: usize = 256;
 /// How long a connection may be idle.
 const IDLE: Duration = Duration::from_mins(10);
+/// How long a request waits for memory that other connections have.
+const CROWDED: Duration = Duration::from_secs(2);
 /// How long the rest of a request may take, and the sending of answers.
 const STALLED: Duration = Duration::from_secs(30);
 
 /// An answer that was waited for.
-type Late = (Head, Vec<u32>, Bytes, Option<OwnedSemaphorePermit>);
+type Late = (Head, Vec<u32>, Bytes, Option<[OwnedSemaphorePermit; 2]>);
 
 /// A connection.
 pub(crate) trait Wire: AsyncRead + AsyncWrite + Unpin {
@@ -60,6 +62,8 @@ pub(crate) struct Session<'s, S> {
     /// Checksums of the answer that is being made.
     sums: Vec<u32>,
     late: (mpsc::Sender<Late>, mpsc::Receiver<Late>),
+    /// What this connection may have of the memory: a client that takes no answers stops itself.
+    share: Arc<Semaphore>,
     /// Requests that wait for the object store.
     slow: usize,
     /// For the payload of a request that is arriving.
@@ -75,6 +79,7 @@ impl<'s, S: Wire> Session<'s, S> {
             out: Vec::new(),
             sums: Vec::new(),
             late: mpsc::channel(SLOW + 1),
+            share: Arc::new(Semaphore::new(serving.share())),
             slow: 0,
             held: None,
         }
@@ -200,12 +205,15 @@ impl<'s, S: Wire> Session<'s, S> {
         self.slow += 1;
         // So that the client knows that somebody is at work.
         self.end(request, Status::Wait).await?;
-        let (serving, sender) = (Arc::clone(self.serving), self.late.0.clone());
+        let (serving, share, sender) =
+            (Arc::clone(self.serving), Arc::clone(&self.share), self.late.0.clone());
         let (request, mut head) = (request.clone(), self.head(request, Status::Done));
         tokio::spawn(async move {
             let units = (request.key.size as usize / UNIT + 1) as u32;
-            let memory = Arc::clone(&serving.memory).acquire_many_owned(units).await.ok();
-            let found = if request.kind == Kind::Warm {
+            let memory = memory(&share, &serving.memory, units).await;
+            let found = if memory.is_none() {
+                Err("the member has no memory for it".to_owned())
+            } else if request.kind == Kind::Warm {
                 warm(&serving, request.key).await.map(|()| Bytes::new())
             } else {
                 let whole = serving.blocks.read(request.key).await;
@@ -304,6 +312,18 @@ impl<'s, S: Wire> Session<'s, S> {
 
 async fn timed(work: impl Future<Output = io::Result<()>>) -> io::Result<()> {
     timeout(STALLED, work).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// Part of a connection's share of the memory, and of the memory itself; `None` if there is none
+/// for long.
+async fn memory(
+    share: &Arc<Semaphore>,
+    memory: &Arc<Semaphore>,
+    units: u32,
+) -> Option<[OwnedSemaphorePermit; 2]> {
+    let own = timeout(STALLED, Arc::clone(share).acquire_many_owned(units)).await.ok()?.ok()?;
+    let all = timeout(CROWDED, Arc::clone(memory).acquire_many_owned(units)).await.ok()?.ok()?;
+    Some([own, all])
 }
 
 async fn warm(serving: &Arc<Serving>, key: sluice_data::BlockKey) -> Result<(), String> {

@@ -38,7 +38,7 @@ pub(crate) struct GroupFlags {
     pub(crate) group_network: Option<Network>,
     /// Longest time for a block from another client; after it, the object storage is read
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = sizes::duration)]
-    remote_timeout: Duration,
+    pub(crate) remote_timeout: Duration,
     /// Do not encrypt connections between clients, for closed networks. Refused for encrypted
     /// volumes
     #[arg(long)]

@@ -67,8 +67,16 @@ impl BlockStore {
                 this.store_reads.end(key);
                 fetched
             });
-            let aborted = self.unavailable("read", key, "the client is shutting down");
-            read.map(|read| read.unwrap_or(Err(aborted))).boxed()
+            let (aborted, this) =
+                (self.unavailable("read", key, "the client is shutting down"), Arc::clone(self));
+            let ended = move |read: Result<Fetched, _>| {
+                read.unwrap_or_else(|_| {
+                    // It panicked, and the next one shall not wait for it.
+                    this.store_reads.end(key);
+                    Err(aborted)
+                })
+            };
+            read.map(ended).boxed()
         });
         read.await
     }
@@ -109,7 +117,15 @@ impl BlockStore {
         if let Some(whole) = self.cached_whole(key).await {
             return Ok(whole);
         }
-        let whole = self.read_store_once(key).await?;
+        // The member that had the block before answers at once, and asks nobody.
+        let former = match &self.peers {
+            Some(peers) => peers.fetch_from_former(key).await,
+            None => None,
+        };
+        let whole = match former {
+            Some(whole) => whole,
+            None => self.read_store_once(key).await?,
+        };
         self.keep(key, &whole, Purpose::Part);
         Ok(whole)
     }

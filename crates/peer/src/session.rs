@@ -263,7 +263,8 @@ impl<'s, S: Wire> Session<'s, S> {
         if self.out.len() > GATHERED { self.flush().await } else { Ok(()) }
     }
 
-    /// Sends part of a file in pieces, so that a client that does not take them holds little memory.
+    /// Sends part of a file in pieces, so that a client that does not take them holds little of the
+    /// memory.
     async fn copy_file(&mut self, file: &CachedFile, range: Range<u64>) -> io::Result<()> {
         let mut at = range.start;
         while at < range.end {

@@ -91,13 +91,11 @@ fn fill(data: &DataStore) -> Result<()> {
     for (count, size) in [(SMALLS, SMALL), (LARGES, LARGE)] {
         for number in 0..count {
             let key = block(number, size);
-            if data.location(key).is_none() {
+            // The queue of blocks to be written has a limit: one that it did not take is offered
+            // again.
+            while data.location(key).is_none() {
                 data.accept(key, &Bytes::from(vec![number as u8; size as usize]));
-            }
-            // The queue of blocks to be written has a limit.
-            while number % 64 == 63 && data.location(key).is_none() {
                 std::thread::yield_now();
-                data.accept(key, &Bytes::from(vec![number as u8; size as usize]));
             }
         }
         let all = (0..count).all(|number| data.location(block(number, size)).is_some());

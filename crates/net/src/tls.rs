@@ -10,13 +10,14 @@ use std::{
     sync::Arc,
 };
 
+use aws_lc_rs::digest::{SHA256, digest};
 use rustls::{
     CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
     client::{
         WebPkiServerVerifier,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     },
-    crypto::{CryptoProvider, aws_lc_rs},
+    crypto::{CryptoProvider, aws_lc_rs as provider},
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
 };
 
@@ -31,6 +32,15 @@ pub enum Verify {
     Authority,
     /// That, and it names the host.
     Host,
+    /// It is this one, whoever signed it: see [`fingerprint`].
+    Certificate([u8; 32]),
+}
+
+/// SHA-256 of a certificate.
+pub fn fingerprint(cert: &CertificateDer<'_>) -> [u8; 32] {
+    let mut out = [0; 32];
+    out.copy_from_slice(digest(&SHA256, cert).as_ref());
+    out
 }
 
 /// The TLS options of a URL.
@@ -98,15 +108,17 @@ impl Tls {
     /// A message, if a file cannot be read or does not hold what it should, or if there is a
     /// certificate without a key, or a key without one.
     pub fn new(verify: Verify, files: &Files) -> Result<Self, String> {
-        let provider = Arc::new(aws_lc_rs::default_provider());
-        let inner = if verify == Verify::Nothing {
+        let provider = Arc::new(provider::default_provider());
+        let pinned = if let Verify::Certificate(print) = verify { Some(print) } else { None };
+        let inner = if verify == Verify::Nothing || pinned.is_some() {
             None
         } else {
             let roots = Arc::new(trusted(files.ca_file.as_deref())?);
             let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build();
             Some(verifier.map_err(|error| format!("no certificates to trust: {error}"))?)
         };
-        let verifier = Verifier { inner, named: verify == Verify::Host, provider: provider.clone() };
+        let named = verify == Verify::Host;
+        let verifier = Verifier { inner, pinned, named, provider: provider.clone() };
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?
@@ -122,6 +134,11 @@ impl Tls {
             None => config.with_no_client_auth(),
         };
         Ok(Self(Arc::new(config)))
+    }
+
+    /// For a client that drives its sessions itself.
+    pub fn config(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.0)
     }
 
     /// A session with the server of that name or IP address.
@@ -173,6 +190,8 @@ fn trusted(file: Option<&Path>) -> Result<RootCertStore, String> {
 struct Verifier {
     /// Knows the authorities; if `None`, any certificate is accepted.
     inner: Option<Arc<WebPkiServerVerifier>>,
+    /// The only certificate that is accepted.
+    pinned: Option<[u8; 32]>,
     /// Whether the certificate must name the host.
     named: bool,
     provider: Arc<CryptoProvider>,
@@ -187,6 +206,9 @@ impl ServerCertVerifier for Verifier {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
+        if self.pinned.is_some_and(|pinned| pinned != fingerprint(end_entity)) {
+            return Err(CertificateError::ApplicationVerificationFailure.into());
+        }
         let Some(inner) = &self.inner else { return Ok(ServerCertVerified::assertion()) };
         match inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
             Err(rustls::Error::InvalidCertificate(

@@ -15,7 +15,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("console", &["types", "meta"]),
     ("object", &["types"]),
     ("data", &["types", "object"]),
-    ("peer", &["types", "data"]),
+    ("peer", &["types", "data", "net"]),
     ("vfs", &["types", "meta", "data"]),
     ("fuse", &["types", "vfs"]),
 ];

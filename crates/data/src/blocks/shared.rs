@@ -12,7 +12,7 @@ use sluice_types::Interrupt;
 
 use super::{BlockStore, Purpose, store_reads::Fetched};
 use crate::{
-    cache::BlockFile,
+    cache::{BEGUN, BlockFile},
     gate::until,
     layout::{BlockKey, pages},
     peers::OwnerAction,
@@ -57,13 +57,20 @@ impl BlockStore {
         }
     }
 
-    /// A whole block from the object store, which is read once for all that wait.
+    /// A whole block from the object store, which is read once for all that wait. It is in memory
+    /// before the read ends: who found it nowhere a moment ago and comes late finds it there.
     async fn read_store_once(self: &Arc<Self>, key: BlockKey) -> Fetched {
         let read = self.store_reads.join(key, || {
             let this = Arc::clone(self);
             // It goes on if all that wait for it give up.
             let read = self.runtime.spawn(async move {
-                let fetched = this.fetch(key, None).await;
+                let fetched = match this.memory.get(&key) {
+                    Some(whole) => Ok(whole),
+                    None => this.fetch(key, None).await,
+                };
+                if let Ok(whole) = &fetched {
+                    this.remember(key, whole, BEGUN);
+                }
                 this.store_reads.end(key);
                 fetched
             });

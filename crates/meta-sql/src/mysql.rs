@@ -60,7 +60,7 @@ impl MysqlEngine {
     /// [`EngineError::Refused`] if the URL is wrong.
     pub fn open(url: &str, password: Option<String>) -> Result<Self, EngineError> {
         let options = Options::parse(url, password)?;
-        let tables = Tables::new(&options.naming);
+        let tables = Tables::new(&options.volume);
         Ok(Self(Arc::new(Store { pool: Pool::new(options), tables })))
     }
 }
@@ -112,10 +112,6 @@ impl Engine for MysqlEngine {
         self.at_now().map(Some)
     }
 
-    fn sync(&self) -> Result<(), EngineError> {
-        Ok(())
-    }
-
     /// Where the server keeps no binary log, a commit that it still flushes may be seen already.
     /// Its log is flushed in order: once one more commit is answered, those before it are as safe.
     fn harden(&self) -> Result<(), EngineError> {
@@ -160,7 +156,7 @@ impl Store {
                     _ => true,
                 };
             return Err(match failure {
-                Failure::Lost(reason) if committing => options.indeterminate(reason),
+                Failure::Lost(reason) if committing => options.volume.indeterminate(reason),
                 Failure::Server(error, _) => match refusal(&error) {
                     Refusal::Collision | Refusal::Other => {
                         let _ = connection.exchange("ROLLBACK");

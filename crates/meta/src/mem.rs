@@ -279,14 +279,6 @@ impl Engine for MemEngine {
         Ok(Some(Arc::new(Frozen(Self(Arc::new(Shared { rows, ..Shared::default() }))))))
     }
 
-    fn sync(&self) -> Result<(), EngineError> {
-        Ok(())
-    }
-
-    fn harden(&self) -> Result<(), EngineError> {
-        Ok(())
-    }
-
     fn remove_volume(&self) -> Result<(), EngineError> {
         self.0.rows.lock().clear();
         *self.0.log.lock() = Log::default();

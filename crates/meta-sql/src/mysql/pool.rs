@@ -53,7 +53,7 @@ impl Pool {
     fn connect(&self) -> Result<Connection, EngineError> {
         let Some(begun) = &self.begun else { return Connection::open(&self.options) };
         if begun.load(Ordering::Relaxed) {
-            return Err(self.options.refused(
+            return Err(self.options.volume.refused(
                 "the moment that was to be read is gone: the server was restarted, or ended the connection; \
                  begin again",
             ));
@@ -65,7 +65,7 @@ impl Pool {
     }
 
     fn with<R>(&self, work: impl FnOnce(&mut Connection) -> R) -> Result<R, EngineError> {
-        self.connections.with(|| self.connect(), |reason| self.options.unavailable(reason), work)
+        self.connections.with(|| self.connect(), |reason| self.options.volume.unavailable(reason), work)
     }
 
     /// Runs statements that may run twice. A stale connection is replaced.

@@ -12,7 +12,7 @@ impl MysqlEngine {
     /// The database as it is now.
     pub(super) fn at_now(&self) -> Result<Arc<dyn Snapshot>, EngineError> {
         let options = self.0.pool.options.clone();
-        let tables = Tables::new(&options.naming);
+        let tables = Tables::new(&options.volume);
         let moment = Store { pool: Pool::at_a_moment(options), tables };
         moment.pool.answers("DO 1")?;
         Ok(Arc::new(Frozen(Self(Arc::new(moment)))))

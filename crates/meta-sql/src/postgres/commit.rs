@@ -57,7 +57,7 @@ impl Store {
             draft.add(Template::LogAppend, Record::Line, vec![Arg::Many(lines)], Diagnosis::None);
         }
         if let Some(notice) = commit.notice() {
-            draft.flight.notify(notify(&self.channel, &notice, &self.pool.options.naming));
+            draft.flight.notify(notify(&self.channel, &notice, &self.pool.options.volume));
         }
         if draft.flight.is_empty() {
             return Ok(());
@@ -114,7 +114,7 @@ impl Store {
                 let sound: Vec<&str> = places.split(',').collect();
                 let broken = chunks.iter().map(|(ino, index)| format!("{ino} {index}"));
                 let broken = broken.filter(|chunk| !sound.contains(&chunk.as_str()));
-                self.pool.options.damaged(Damage {
+                self.pool.options.volume.damaged(Damage {
                     record: format!("chunk {}", broken.collect::<Vec<_>>().join(", ")),
                     reason: "slices are not of 24 bytes each".into(),
                 })

@@ -44,9 +44,9 @@ impl Failure {
     pub(super) fn plain(self, options: &Options) -> EngineError {
         match self {
             Self::Server(_, error) => options.classify(&error),
-            Self::NotSent(reason) | Self::NoAnswer(reason) => options.unavailable(reason),
-            Self::NotFlushed(error) => options.unavailable(error.message),
-            Self::Unfit(reason) => options.refused(reason),
+            Self::NotSent(reason) | Self::NoAnswer(reason) => options.volume.unavailable(reason),
+            Self::NotFlushed(error) => options.volume.unavailable(error.message),
+            Self::Unfit(reason) => options.volume.refused(reason),
             Self::Known(error) => error,
         }
     }

@@ -51,8 +51,8 @@ impl Options {
     pub(super) fn unreached(&self, error: &NoConnection) -> EngineError {
         match error {
             NoConnection::Server(error) => self.classify(error),
-            NoConnection::Io(error) => self.unavailable(error.to_string()),
-            NoConnection::Refused(reason) => self.refused(reason.as_str()),
+            NoConnection::Io(error) => self.volume.unavailable(error.to_string()),
+            NoConnection::Refused(reason) => self.volume.refused(reason.as_str()),
         }
     }
 }

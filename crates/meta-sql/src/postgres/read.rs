@@ -50,7 +50,7 @@ impl Store {
             Err(error) => return Err(error.plain(&self.pool.options)),
         };
         for (take, answer) in takes.iter().zip(&answers) {
-            take_in(take, answer, &mut found).map_err(|damage| self.pool.options.damaged(damage))?;
+            take_in(take, answer, &mut found).map_err(|damage| self.pool.options.volume.damaged(damage))?;
         }
         Ok(found)
     }

@@ -32,8 +32,9 @@ use super::options::Options;
 pub(super) fn sync(options: &Options) -> Result<(), EngineError> {
     // The answer must not be "try again": data that could not be synced may be gone at the second
     // try.
-    sync_files(options)
-        .map_err(|error| options.refused(format!("cannot sync the database's log or journal: {error}")))
+    sync_files(options).map_err(|error| {
+        options.volume.refused(format!("cannot sync the database's log or journal: {error}"))
+    })
 }
 
 fn sync_files(options: &Options) -> io::Result<()> {
@@ -61,7 +62,7 @@ fn sync_beside(database: &Path, ending: &str) -> io::Result<bool> {
 pub(super) fn sync_dir(options: &Options) -> Result<(), EngineError> {
     fs::canonicalize(&options.path)
         .and_then(|database| sync_dir_of(&database))
-        .map_err(|error| options.refused(format!("cannot sync the database's directory: {error}")))
+        .map_err(|error| options.volume.refused(format!("cannot sync the database's directory: {error}")))
 }
 
 fn sync_dir_of(database: &Path) -> io::Result<()> {

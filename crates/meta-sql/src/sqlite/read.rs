@@ -109,7 +109,7 @@ impl<'s, 'c> Reader<'s, 'c> {
             bind(statement, values).map_err(failed)?;
             let mut rows = statement.raw_query();
             while let Some(row) = rows.next().map_err(failed)? {
-                take(row).map_err(|damage| self.options.damaged(damage))?;
+                take(row).map_err(|damage| self.options.volume.damaged(damage))?;
             }
             Ok(())
         };

@@ -1,6 +1,7 @@
 //! Settings that an upgrade cannot change.
 //!
-//! What must stay true: a new server with other values is refused before the running one stops.
+//! What must stay true: a new mount process with other values is refused before the old mount
+//! process stops.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! The command `sluice`: arguments become a command, one file each under `commands/`.
+//! The program `sluice`. It parses the arguments and runs a command. Each command has a file in
+//! `commands/`.
 //!
 //! This is the only crate that names engines and reads the environment, and the only one that
 //! prints.

@@ -1,6 +1,6 @@
 //! A volume, mounted and served until its end.
 //!
-//! What must stay true: however it ends, what was written is flushed before the process goes.
+//! What must stay true: all written data is stored before the process ends, however the mount ends.
 
 use std::{
     env,

@@ -1,4 +1,4 @@
-//! What the processes of a mount are to the system: their exit codes, limits and priority.
+//! The exit codes, limits and priority of the processes of a mount.
 
 use std::env;
 

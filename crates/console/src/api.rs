@@ -1,4 +1,4 @@
-//! The JSON API: what was read of the volumes, as `docs/console.md` describes it.
+//! The JSON API, which `docs/console.md` describes.
 
 use serde::Serialize;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! What the last runs of `sluice fsck` and `sluice gc` found.
 //!
-//! Nothing is read yet: these commands keep no record of what they find. The field is there so that
-//! whoever reads the API need not change when they do.
+//! This module reads nothing yet, because these commands do not store their findings. The field
+//! exists so that clients of the API need no change later.
 
 use serde::Serialize;
 

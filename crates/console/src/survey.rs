@@ -1,7 +1,7 @@
-//! What the metadata of a volume tell about it, read from time to time.
+//! The state of a volume, read periodically from its metadata.
 //!
-//! What must stay true: reading takes a small part of the time. What is cheap is read each time.
-//! What may be long is read seldom, and the more seldom the longer it takes.
+//! What must stay true: reads take only a small part of the time. Cheap data is read each time.
+//! Long reads are done less often the longer they take.
 
 use std::{
     sync::Arc,

@@ -1,8 +1,8 @@
 //! The engine: lanes, commits and messages.
 //!
 //! Nothing is locked on the servers before the commit. Reads for a commit are made at one
-//! timestamp, and their values are kept for the commit. It reads them again only if other commits
-//! were faster.
+//! timestamp, and their values are kept for the commit. The commit reads them again only if other
+//! commits changed the keys first.
 
 use std::{
     sync::Arc,

@@ -1,8 +1,8 @@
 //! Decodes rows of the volume's tables to records, for every SQL database; `values` encodes.
 //!
 //! What must stay true: times are microseconds plus 0 to 999 nanoseconds, ids and owners keep their
-//! bits in a signed column of 64 or 32 bits, and a column that holds NULL (it was added after the
-//! row) reads as 0 or nothing.
+//! bits in a signed column of 64 or 32 bits, and a NULL (in a column that was added after the row)
+//! is read as 0 or as empty.
 
 use bytes::Bytes;
 use sluice_meta::{

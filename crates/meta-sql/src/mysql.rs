@@ -1,8 +1,9 @@
 //! The MySQL and MariaDB engine.
 //!
-//! A read is one packet of plain statements and holds nothing. A commit is one packet with a whole
-//! transaction, which compares the expected records. What must stay true: between two trips no lock
-//! and no transaction of ours exists on the server, so that a slow or dead client blocks no other.
+//! A read is one packet of plain statements and takes no locks. A commit is one packet with a whole
+//! transaction, which compares the expected records. What must stay true: between two round trips,
+//! this client has no lock and no transaction on the server. So a slow or dead client blocks no
+//! other client.
 
 mod commit;
 mod connection;

@@ -1,7 +1,7 @@
-//! Tables, columns and indexes of the volume format, and how a database spells them.
+//! Tables, columns and indexes of the volume format, and their definitions in each SQL dialect.
 //!
-//! What must stay true: names, order and nullability are those JuiceFS creates. It synchronises the
-//! tables it finds with its own idea of them, so a difference would be altered under us.
+//! What must stay true: names, order and nullability are those that JuiceFS creates. JuiceFS alters
+//! existing tables if they differ from its own definitions.
 
 use std::{borrow::Cow, collections::BTreeSet};
 

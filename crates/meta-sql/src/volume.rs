@@ -1,4 +1,4 @@
-//! What a volume's tables are called, and the engine in its errors.
+//! The names of a volume's tables, and the name of the engine in its errors.
 //!
 //! What must stay true: a `table_prefix` of the URL names the tables as JuiceFS would, so several
 //! volumes fit into one database.

@@ -13,8 +13,9 @@
 //!   be of different times. A read locks nothing.
 //! * The commit compares every [`Expect`] with the database. The caller may have the expected
 //!   record from a cache.
-//! * Nothing more. Commits and reads are not serialisable. Several reads see one state of the
-//!   database only through [`Engine::snapshot`]. The in-memory engine is exactly as weak as this.
+//! * Nothing more is guaranteed. Commits and reads are not serialisable. Several reads see one
+//!   state of the database only through [`Engine::snapshot`]. The in-memory engine guarantees
+//!   exactly this and no more.
 
 mod change_log;
 mod condition;

@@ -1,4 +1,4 @@
-//! The reports that a volume keeps, as programs see them.
+//! Reads and writes the reports of `fsck` and `gc` that a volume stores.
 
 use bytes::Bytes;
 use sluice_types::{FsError, FsResult};

@@ -1,6 +1,6 @@
 //! `sluice backup`: one backup of the metadata, for a mount that asks for it.
 //!
-//! What must stay true: an object has its name only once the backup is whole.
+//! What must stay true: an object gets its name only when the backup is complete.
 
 use std::{
     io::{BufWriter, Write},

@@ -1,4 +1,4 @@
-//! `sluice umount`: takes a mount away, and waits until all that was written in it is stored.
+//! `sluice umount`: unmounts a volume, and waits until all written data is stored.
 
 use std::{
     fs,

@@ -1,5 +1,5 @@
-//! The guardian: the process that `sluice mount` becomes. It starts a server for the volume. It
-//! starts a successor if that server dies, or if another program is to take over.
+//! The guardian: the process that `sluice mount` becomes. It starts a mount process for the volume.
+//! It starts a successor if the mount process dies, or for an upgrade.
 //!
 //! What must stay true: it holds what a successor needs (the descriptors of the kernel's device and
 //! of the journal). It never accesses the mount itself, because that access could wait for the

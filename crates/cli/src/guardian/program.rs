@@ -1,7 +1,7 @@
 //! A program that can serve a mount: which file, with which arguments, in which environment.
 //!
-//! What must stay true: it is the same build each time it is started, whatever lies at its path by
-//! then.
+//! What must stay true: each start runs the same build, even if the file at its path was replaced
+//! meanwhile.
 
 use std::{
     env,

@@ -1,6 +1,7 @@
-//! A process that serves, as its guardian sees it.
+//! The guardian's handle of a mount process.
 //!
-//! What must stay true: it counts as ended only when all its messages have been received.
+//! What must stay true: a mount process counts as ended only when all its messages have been
+//! received.
 
 use std::{
     io,

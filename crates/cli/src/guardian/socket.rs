@@ -1,6 +1,6 @@
-//! The server's end of the socket to its guardian.
+//! The mount process's end of the socket to its guardian.
 //!
-//! What must stay true: a server whose guardian died serves on.
+//! What must stay true: a mount process continues if its guardian dies.
 
 use std::{
     env, io,

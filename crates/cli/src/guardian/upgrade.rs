@@ -1,4 +1,4 @@
-//! Asks the guardian of a mount to continue with another program.
+//! Requests an upgrade from the guardian of a mount.
 //!
 //! What must stay true: only the user who mounted, or root, may ask. No process sends its
 //! environment to another user.

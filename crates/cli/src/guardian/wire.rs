@@ -1,7 +1,7 @@
-//! The messages between guardian and server, with the descriptors that go along.
+//! The messages between guardian and mount process, and the descriptors that are sent with them.
 //!
-//! What must stay true: either end may be of another build. So a message that is not understood is
-//! skipped, and what is new in one is optional.
+//! What must stay true: the two ends may be different builds. So an unknown message is ignored, and
+//! new fields of a message are optional.
 
 use std::{
     io::{self, IoSlice, IoSliceMut},

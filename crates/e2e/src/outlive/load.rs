@@ -1,7 +1,7 @@
 //! Threads at work in a mount with files that they keep open, which know what must be there.
 //!
 //! What must stay true: stored data is never lost. Data that was not stored may be lost with the
-//! server, and then exactly one call of each open file reports it.
+//! mount process. Then exactly one call on each open file reports the loss.
 
 use super::patience::PATIENCE;
 use crate::{pattern, rig::until};

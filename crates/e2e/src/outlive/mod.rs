@@ -1,8 +1,7 @@
-//! A mount that outlives its server: the server is killed, or another program takes its place,
-//! while programs are at work.
+//! A mount that survives its mount process: the process is killed or upgraded while programs work.
 //!
-//! What must stay true: nothing here helps the mount; programs go on with the files that they have
-//! open.
+//! What must stay true: the test does not help the mount: programs continue with the files that
+//! they have open.
 
 mod load;
 mod others;

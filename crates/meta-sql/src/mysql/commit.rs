@@ -1,6 +1,6 @@
-//! A commit turned into one flight: BEGIN, checks and writes in the order of the plan, COMMIT.
+//! Encodes a commit as one flight: BEGIN, checks and writes in the order of the plan, COMMIT.
 //!
-//! Nothing was held while reading, so all that must hold is compared here, under locks that last
+//! The reads took no locks. So the commit compares all expected records, under locks that last
 //! until COMMIT. What must stay true: a check that fails is an error, and the server runs no
 //! statement after an error: COMMIT is never reached.
 

@@ -1,7 +1,8 @@
 //! The connections of one client.
 //!
-//! Nothing is held on the server between two trips, so any connection serves any of them. What must
-//! stay true: a commit is not sent on a connection that the server may have closed.
+//! Between two round trips, the client has no lock and no transaction on the server. So a request
+//! may use any connection. What must stay true: a commit is not sent on a connection that the
+//! server may have closed.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},

@@ -1,4 +1,4 @@
-//! Makes tables, columns and indexes that are missing.
+//! Creates missing tables, columns and indexes.
 
 use mysql_async::Row;
 use sluice_meta::engine::EngineError;

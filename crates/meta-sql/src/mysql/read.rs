@@ -1,4 +1,4 @@
-//! Answers to reads: one statement for all records of a kind, all statements in one trip.
+//! Answers to reads: one statement for all records of a kind, all statements in one round trip.
 //!
 //! What must stay true: a result is exactly what the tables hold. Reads take no locks: the commit
 //! compares.

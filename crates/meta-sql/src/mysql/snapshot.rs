@@ -1,6 +1,7 @@
 //! A snapshot of the database: one connection with a transaction that only reads.
 //!
-//! What must stay true: that connection is never replaced, for another would see another snapshot.
+//! What must stay true: the connection is never replaced, because another connection would see
+//! another snapshot.
 
 use std::sync::Arc;
 

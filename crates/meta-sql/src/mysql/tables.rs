@@ -1,8 +1,9 @@
-//! What the volume's tables are called here, and the text of values for their columns.
+//! The names of the volume's tables in MySQL, and the text of values for their columns.
 //!
-//! Statements go out as text with the values inside, because only so several fit into one trip.
-//! What must stay true: no byte of a value can be taken for anything but that value. Numbers are
-//! digits, and what is not made of plain letters and digits is written in hexadecimal.
+//! Statements are sent as text that contains the values, because only then several statements can
+//! be sent in one round trip. What must stay true: a value cannot be interpreted as SQL. Numbers
+//! are written as digits. A text with other characters than letters and digits is written in
+//! hexadecimal.
 
 use std::fmt::Write as _;
 

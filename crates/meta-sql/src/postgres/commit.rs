@@ -1,8 +1,8 @@
 //! A commit as one flight: each piece of work of `plan` is one or two statements.
 //!
-//! What must stay true: what takes many rows takes them as they are given, or as a sub-select sorts
-//! and locks them, so that rows are locked in the order of the plan; and listeners are notified
-//! after the commit, in a transaction of its own.
+//! What must stay true: rows are locked in the order of the plan. A statement for many rows
+//! processes them in the given order, or uses a sub-select that sorts and locks them. Listeners are
+//! notified after the commit, in a separate transaction.
 
 mod work;
 

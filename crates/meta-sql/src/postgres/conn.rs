@@ -1,8 +1,8 @@
 //! A connection: sends a flight, receives all its answers.
 //!
 //! What must stay true: a failed exchange says whether the server can have received the complete
-//! flight, because only then its effect is unknown. A connection on which an exchange failed
-//! half-way is never used again.
+//! flight, because its effect is unknown only if it was received completely. A connection on which
+//! an exchange failed half-way is never used again.
 
 use std::{
     io::{self, ErrorKind},

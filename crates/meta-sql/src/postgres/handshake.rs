@@ -1,7 +1,7 @@
 //! The handshake of a connection: address, encryption, authentication, and settings of the session.
 //!
-//! What must stay true: the password is only sent to a server that proved as much as `sslmode` asks
-//! for, and every connection runs READ COMMITTED, for the checks of a commit look at what others
+//! What must stay true: the password is sent only to a server that passed the checks of `sslmode`.
+//! Every connection uses READ COMMITTED, because the checks of a commit must see what other clients
 //! committed while it waited.
 
 use std::{io, time::Instant};

@@ -2,8 +2,8 @@
 //! own.
 //!
 //! Messages may be lost when that connection breaks: the listener then reports that anything may
-//! have changed. Messages are sent after the mark of a commit, because PostgreSQL lets transactions
-//! that notify commit only one at a time.
+//! have changed. Notifications are sent after the Sync of a commit, because PostgreSQL serialises
+//! the commits of transactions that use NOTIFY.
 
 use std::{
     io::ErrorKind,

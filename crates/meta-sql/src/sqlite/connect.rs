@@ -1,8 +1,8 @@
 //! Connections: one that writes, and a pool of those that read.
 //!
-//! What must stay true: while the engine lives the writer's connection stays open, so that neither
-//! the log nor its index can disappear under the readers; and no call waits for a lock longer than
-//! the URL says.
+//! What must stay true: the connection of the writer stays open as long as the engine exists, so
+//! that the write-ahead log and its index are not removed while readers use them. No call waits for
+//! a lock for longer than the URL allows.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! Answers to reads: one statement each.
+//! Runs reads: one statement each.
 //!
 //! What must stay true: a result is exactly what the tables hold. Parents are not stored in SQL;
 //! they are counted from the entries that name the inode.

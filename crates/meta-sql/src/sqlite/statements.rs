@@ -1,7 +1,7 @@
-//! The statements of one trip or commit.
+//! The statements of one read or commit.
 //!
-//! What must stay true: a statement stays prepared until the end, so that the thousandth of a kind
-//! costs no look-up.
+//! What must stay true: a statement stays prepared until the end. So later uses of the same
+//! statement need no lookup.
 
 use std::cell::RefCell;
 

@@ -1,7 +1,8 @@
 //! Applies the writes of a commit inside its transaction.
 //!
 //! What must stay true: a precondition that fails is a conflict that names its key, found before
-//! COMMIT. New rows are gathered and inserted many at a time: that is the hot path.
+//! COMMIT. New rows are collected, and many are inserted with one statement, because this is the
+//! most frequent write.
 
 use std::collections::BTreeMap;
 

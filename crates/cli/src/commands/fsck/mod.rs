@@ -1,7 +1,8 @@
 //! `sluice fsck`: checks that all data of a volume exists, and that its metadata is consistent.
 //!
 //! What must stay true: without `--repair` or `--sync-dir-stat` nothing is changed. Not even a
-//! session is created. Memory grows neither with the volume nor with the number of findings.
+//! session is created. The memory use does not depend on the size of the volume or on the number of
+//! findings.
 
 mod objects;
 mod report;

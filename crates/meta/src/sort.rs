@@ -10,7 +10,6 @@ use std::{
     fs::File,
     io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Write},
     ops::Range,
-    os::unix::fs::FileExt,
     path::PathBuf,
 };
 
@@ -285,13 +284,25 @@ struct Section<'a> {
 impl Read for Section<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let most = into.len().min((self.left.end - self.left.start) as usize);
-        let read = self.file.read_at(&mut into[..most], self.left.start)?;
+        let read = read_at(self.file, &mut into[..most], self.left.start)?;
         if read == 0 && most > 0 {
             return Err(ErrorKind::UnexpectedEof.into());
         }
         self.left.start += read as u64;
         Ok(read)
     }
+}
+
+/// Reads from an offset of a file.
+#[cfg(unix)]
+fn read_at(file: &File, into: &mut [u8], at: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, into, at)
+}
+
+/// Reads from an offset of a file.
+#[cfg(windows)]
+fn read_at(file: &File, into: &mut [u8], at: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, into, at)
 }
 
 /// Reads the numbers of a record, big-endian: so that records are in the order of their numbers.

@@ -2,8 +2,8 @@
 
 use std::{io, path::Path};
 
-/// The free part, from 0 to 1, of the blocks or of the inodes of the file system of `path`, whichever
-/// is less.
+/// The free part, from 0 to 1, of the blocks or of the inodes of the file system of `path`: the
+/// lesser of both.
 ///
 /// # Errors
 /// Those of `statvfs(3)`.

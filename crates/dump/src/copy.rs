@@ -9,6 +9,7 @@ mod dirs;
 mod pieces;
 
 use std::{
+    cell::RefCell,
     fs::File,
     io::{self, BufReader, BufWriter, Seek, Write},
     path::{Path, PathBuf},
@@ -33,6 +34,7 @@ use crate::{
     log::LogEnd,
     patience::patiently,
     records::read_all,
+    share::Pace,
     source::Source,
     tree::{no_trash, write_trees},
 };
@@ -41,7 +43,8 @@ use crate::{
 const BUFFER: usize = 1 << 20;
 
 /// Collections that are read one after the other, on one thread and one connection.
-const LANES: [&[Scan]; 3] = [&[Scan::Nodes], &[Scan::AllEntries], &[Scan::Chunks, Scan::Symlinks, Scan::Xattrs]];
+const LANES: [&[Scan]; 3] =
+    [&[Scan::Nodes], &[Scan::AllEntries], &[Scan::Chunks, Scan::Symlinks, Scan::Xattrs]];
 
 /// All of a volume that a JSON dump holds, at one moment, in files without names.
 pub struct LocalCopy {
@@ -81,7 +84,8 @@ impl LocalCopy {
     }
 
     /// Writes what [`dump_json`](crate::dump_json) would have written at that moment, and gives
-    /// `out` back. `progress` hears of entries. Takes as much room again in the folder as the copy.
+    /// `out` back. `progress` hears of entries. Takes as much room again in the folder as the copy,
+    /// and pauses for most of the time, up to some minutes.
     ///
     /// # Errors
     /// If the folder of the copy or `out` cannot be written.
@@ -95,20 +99,25 @@ impl LocalCopy {
         let mut sorter = Sorter::new(&SortSpace { dir: dir.clone(), ..SortSpace::default() });
         pieces.rewind()?;
         let mut input = BufReader::with_capacity(BUFFER, pieces);
-        let mut piece = Vec::new();
+        let (mut piece, mut pace) = (Vec::new(), Pace::new());
         while get(&mut input, &mut piece)? {
             sorter.add(&piece)?;
+            pace.step();
         }
         // Its room is needed.
         drop(input);
-        let (dirs, found) = Dirs::new(&sorter.sorted()?, &dir, acls, &[Ino::ROOT, Ino::TRASH])?;
+        let (dirs, found) = Dirs::new(&sorter.sorted()?, &dir, acls, &[Ino::ROOT, Ino::TRASH], &mut pace)?;
         let of = |ino| found.iter().find(|node| node.ino == ino).cloned();
         let mut roots = vec![of(Ino::ROOT).ok_or(DumpError::NoDirectory(Ino::ROOT))?];
         if !skip_trash {
             roots.push(of(Ino::TRASH).unwrap_or_else(no_trash));
         }
         let mut writer = Writer::new(out, &head);
-        write_trees(&dirs, roots, &mut writer, progress)?;
+        let pace = RefCell::new(pace);
+        write_trees(&dirs, roots, &mut writer, &|count| {
+            progress(count);
+            pace.borrow_mut().step();
+        })?;
         writer.finish()
     }
 }

@@ -34,6 +34,8 @@ use crate::{
 
 /// Where backups are in the store.
 const FOLDER: &str = "meta/";
+/// The folder for large temporary files.
+const LARGE: &str = "/var/tmp";
 /// Bytes written to a file, or read from it, at once.
 const BUFFER: usize = 1 << 20;
 
@@ -92,7 +94,7 @@ impl Backup {
                     "the metadata could not be copied to {}; the backup is made without a copy, which slows down other \
                      clients for longer. If room is missing there, make room, or let TMPDIR name another folder: \
                      {error:#}",
-                    env::temp_dir().display()
+                    folder().display()
                 ),
             }
         }
@@ -111,7 +113,7 @@ impl Backup {
     fn by_copy(&self, engine: &dyn Engine) -> Result<File> {
         match self.format {
             BackupFormat::Json => {
-                let copy = LocalCopy::take(engine, &env::temp_dir(), false)?;
+                let copy = LocalCopy::take(engine, &folder(), false)?;
                 give_way();
                 packed(|out| Ok(copy.dump_json(out, self.skip_trash, &|_| {}).map(drop)?))
             }
@@ -140,7 +142,15 @@ fn packed(write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<File> {
 }
 
 fn nameless() -> Result<File> {
-    tempfile::tempfile().context("no file for the backup; TMPDIR names a folder")
+    let folder = folder();
+    let context = || format!("no file for the backup in {}; TMPDIR names a folder", folder.display());
+    tempfile::tempfile_in(&folder).with_context(context)
+}
+
+/// Where the files are. A temporary folder may be in memory, unless it is the one for large files.
+fn folder() -> PathBuf {
+    let large = || Some(PathBuf::from(LARGE)).filter(|large| large.is_dir());
+    env::var_os("TMPDIR").map(PathBuf::from).or_else(large).unwrap_or_else(env::temp_dir)
 }
 
 fn buffered(file: File) -> BufWriter<File> {

@@ -25,6 +25,7 @@ use crate::{
     DumpError,
     fetch::{Coming, Next, PAGE, Part, Parts, chunks, complete, hold},
     json::Node,
+    share::Pace,
 };
 
 /// Bytes read or written at once.
@@ -50,6 +51,7 @@ impl Dirs {
         dir: &Path,
         acls: FxHashMap<u32, AclRule>,
         roots: &[Ino],
+        pace: &mut Pace,
     ) -> Result<(Self, Vec<Node>), DumpError> {
         let mut named = Sorter::new(&SortSpace { dir: dir.to_owned(), ..SortSpace::default() });
         let mut found = Vec::new();
@@ -77,13 +79,19 @@ impl Dirs {
                 }
                 Piece::Name(..) => {}
             }
+            pace.step();
         }
         found.extend(root(of, &contents, roots, &acls)?);
-        Ok((Self::written(&named.sorted()?, dir, acls)?, found))
+        Ok((Self::written(&named.sorted()?, dir, acls, pace)?, found))
     }
 
     /// Writes the entries, in their order, and the index.
-    fn written(named: &Sorted, dir: &Path, acls: FxHashMap<u32, AclRule>) -> Result<Self, DumpError> {
+    fn written(
+        named: &Sorted,
+        dir: &Path,
+        acls: FxHashMap<u32, AclRule>,
+        pace: &mut Pace,
+    ) -> Result<Self, DumpError> {
         let create = || Ok::<_, io::Error>(BufWriter::with_capacity(BUFFER, tempfile::tempfile_in(dir)?));
         let (mut entries, mut index) = (create()?, create()?);
         let (mut last, mut count, mut end) = (None, 0, 0);
@@ -96,6 +104,7 @@ impl Dirs {
                 count += 1;
             }
             end += put(&mut entries, entry)?;
+            pace.step();
         }
         let written = |file: BufWriter<File>| file.into_inner().map_err(io::IntoInnerError::into_error);
         Ok(Self { entries: written(entries)?, index: written(index)?, count, end, acls })

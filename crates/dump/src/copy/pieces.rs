@@ -163,7 +163,8 @@ mod tests {
     #[test]
     fn bytes_are_read_back_until_there_are_none() {
         let mut file = Vec::new();
-        let written: u64 = [&b"one"[..], b"", b"three"].iter().map(|it| put(&mut file, it).expect("written")).sum();
+        let written: u64 =
+            [&b"one"[..], b"", b"three"].iter().map(|it| put(&mut file, it).expect("written")).sum();
         assert_eq!(written, file.len() as u64);
         let (mut input, mut found, mut bytes) = (&file[..], Vec::new(), Vec::new());
         while get(&mut input, &mut bytes).expect("read") {

@@ -1,8 +1,9 @@
 //! The command line without its secrets.
 //!
-//! What must stay true: no password stands in the process title, where every user of the machine
-//! can read it. A command line with one is moved to the environment, which only its owner can read,
-//! and the program begins again with the passwords masked.
+//! What must stay true: the process title contains no password, because every user of the machine
+//! can read it. If the command line contains a password, the program stores the command line in its
+//! environment, which only its owner can read. Then it executes itself again with the passwords
+//! masked.
 
 use std::{
     env,

@@ -1,7 +1,8 @@
-//! Has the metadata of a mounted volume backed up from time to time.
+//! Starts periodic backups of the metadata of a mounted volume.
 //!
-//! What must stay true: the mount goes on whatever becomes of a backup. So a process of its own
-//! makes it, and the mount keeps nothing of it in memory; that process ends when this one does.
+//! What must stay true: a failed backup does not affect the mount. So a separate process makes the
+//! backup, and the mount process keeps no part of it in memory. The backup process ends when the
+//! mount process ends.
 
 use std::{
     env,

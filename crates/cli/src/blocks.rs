@@ -1,4 +1,4 @@
-//! Objects as records that are sorted by the blocks that they are named after.
+//! Objects as fixed-size records, sorted by the block that the name of the object contains.
 
 use sluice_data::{BlockKey, Layout, parse_name};
 use sluice_meta::sort::Fields;

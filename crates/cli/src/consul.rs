@@ -1,4 +1,4 @@
-//! Tells a Consul where the metrics of a mount are, so that a Prometheus that asks it finds them.
+//! Registers the address of a mount's metrics in Consul, where Prometheus finds it.
 //!
 //! What must stay true: nothing waits for it, and each step has a deadline.
 

@@ -1,7 +1,7 @@
-//! The `.control` file of a mount: how commands ask the process that serves it.
+//! The `.control` file of a mount: commands send requests to the mount process through it.
 //!
-//! What must stay true: it speaks the protocol of `JuiceFS`, so that commands work on its mounts
-//! and its commands on ours.
+//! What must stay true: it uses the protocol of `JuiceFS`, so that Sluice's commands work on mounts
+//! of `JuiceFS`, and the commands of `JuiceFS` on mounts of Sluice.
 
 use std::{
     fs::{self, File},

@@ -1,4 +1,4 @@
-//! From a metadata URL to an engine: the one place that knows which there are.
+//! Opens the engine of a metadata URL. Only this file has the list of all engines.
 
 use std::{env, fs, path::Path, sync::Arc};
 

@@ -1,6 +1,6 @@
 //! `--update-fstab`: the line of `/etc/fstab` that mounts a volume as this command does.
 //!
-//! What must stay true: the file is replaced as a whole, and lines of others stay as they are.
+//! What must stay true: the file is replaced atomically, and all other lines stay unchanged.
 
 use std::{
     ffi::OsString,

@@ -1,7 +1,7 @@
-//! A mount in a cache group: what it takes from others, and what it gives.
+//! A mount in a cache group: joins the group, and connects the data path to it.
 //!
-//! What must stay true: a mount serves without its group if it must. Whatever fails here is logged
-//! and tried again.
+//! What must stay true: a mount works without its group if the group fails. Each failure is logged,
+//! and the step is tried again.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},

@@ -1,7 +1,7 @@
 //! The internal files of a mount: `.stats`, `.config` and `.accesslog`.
 //!
-//! What must stay true: they have the names and forms of `JuiceFS`, so that commands work on its
-//! mounts, too.
+//! What must stay true: they have the names and formats of `JuiceFS`, so that Sluice's commands
+//! also work on mounts of `JuiceFS`.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,5 @@
-//! The command `sluice`: arguments become a command, one file each under `commands/`.
+//! The program `sluice`. It parses the arguments and runs a command. Each command has a file in
+//! `commands/`.
 //!
 //! This is the only crate that names engines and reads the environment, and the only one that
 //! prints.
@@ -18,6 +19,7 @@ mod commands;
 mod consul;
 mod control;
 mod engines;
+mod findings;
 mod fixed;
 mod flags;
 mod fstab;
@@ -25,12 +27,12 @@ mod group;
 mod guardian;
 mod internal_file;
 mod metrics;
+mod mount_process;
 mod program;
 mod progress;
 mod push;
 mod rotation;
 mod serve;
-mod server_process;
 mod signals;
 mod sizes;
 mod small_request;

@@ -1,7 +1,7 @@
 //! Shows the metrics of a mount to Prometheus, over HTTP.
 //!
-//! What must stay true: a mount works without it, whatever happens here; and whoever asks holds up
-//! nobody else: connections are few, and each has a deadline.
+//! What must stay true: a failure here does not affect the mount. No client can block another one:
+//! the number of connections is limited, and each has a deadline.
 
 use std::{
     convert::Infallible,

@@ -1,7 +1,7 @@
 //! Progress of long work: a bar on a terminal, plain lines elsewhere, both on standard error.
 //!
-//! What must stay true: what is no terminal gets whole lines without control characters, one at
-//! least.
+//! What must stay true: if the output is no terminal, it gets complete lines without control
+//! characters, and at least one line.
 
 use std::{
     fmt::Display,

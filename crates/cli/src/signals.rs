@@ -1,7 +1,7 @@
-//! Long work of a command that a signal ends.
+//! Lets a signal end the long work of a command.
 //!
-//! What must stay true: the first signal lets the command end in order; a second one ends it at
-//! once.
+//! What must stay true: after the first signal, the command cleans up and ends. A second signal
+//! ends it at once.
 
 use std::{process, thread};
 

@@ -1,7 +1,7 @@
 //! Sizes, durations and modes as people write them on a command line.
 //!
-//! What must stay true: a text means the same for every flag, but for the unit of a bare number,
-//! which the flag names.
+//! What must stay true: a text has the same meaning for every flag. Only the unit of a number
+//! without a unit depends on the flag.
 
 use std::time::Duration;
 

@@ -1,7 +1,6 @@
 //! Small HTTP requests to monitoring services: a Consul, a Pushgateway.
 //!
-//! What must stay true: connecting has a deadline. So has a whole exchange, however slowly the
-//! answer comes.
+//! What must stay true: the connect has a deadline, and so does the whole exchange.
 
 use std::{
     io::{ErrorKind, Read as _, Write as _},

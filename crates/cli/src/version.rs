@@ -1,4 +1,4 @@
-//! Versions of clients as settings name them: `major[.minor[.patch]][-pre][+build]`.
+//! Versions of clients in the settings of a volume: `major[.minor[.patch]][-pre][+build]`.
 
 use std::{cmp::Ordering, str::FromStr};
 

@@ -1,8 +1,7 @@
-//! Who may read: by a cookie that a one-time token was exchanged for, or by the token of the API.
+//! Authentication: by a cookie that replaced a one-time token, or by the token of the API.
 //!
-//! What must stay true: a request is answered only if its Host is one of this console's, since a
-//! page elsewhere may have its own name lead here; a one-time token is good once; comparing takes
-//! as long for a token that is nearly right.
+//! What must stay true: a request is answered only if its `Host` header names this console (this
+//! prevents DNS rebinding). A one-time token works once. Tokens are compared in constant time.
 
 use std::{
     collections::VecDeque,

@@ -1,4 +1,4 @@
-//! The JSON API: what was read of the volumes, as `docs/console.md` describes it.
+//! The JSON API, which `docs/console.md` describes.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -154,7 +154,7 @@ impl<'a> State<'a> {
                 "group": *survey.group,
                 "quotas": *survey.quotas,
                 "directories": *survey.directories,
-                "reports": survey.reports,
+                "reports": *survey.reports,
                 "live": self.round,
             });
             if let Value::Object(more) = more {

@@ -1,4 +1,4 @@
-//! What waits to be removed: the trash, and what is left of removed files.
+//! The data that waits for deletion: the trash, deleted files and replaced slices.
 
 use serde::Serialize;
 use sluice_meta::{

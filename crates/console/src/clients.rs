@@ -1,4 +1,4 @@
-//! Who has a volume mounted, as the records of sessions tell.
+//! The clients of a volume, from the records of sessions.
 
 use serde::Serialize;
 use sluice_meta::{

@@ -1,7 +1,7 @@
 //! The connections that are open.
 //!
-//! What must stay true: there are few, and strangers cannot keep others out: for a connection too
-//! many the oldest goes on which nobody has shown a token.
+//! What must stay true: the number of connections is limited, and strangers cannot block other
+//! clients. If there are too many, the oldest connection without a valid token is closed.
 
 use std::{
     collections::VecDeque,

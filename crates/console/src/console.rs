@@ -1,4 +1,4 @@
-//! A console that runs: its threads, its server, its end.
+//! A running console: starts its threads and its HTTP server, and stops them.
 
 use std::{
     io,

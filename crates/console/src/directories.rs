@@ -1,7 +1,8 @@
-//! The biggest directories of the root, with all below them, as statistics of directories tell.
+//! The largest directories in the root, with everything below them, from the statistics of
+//! directories.
 //!
-//! What must stay true: no file is looked at. A volume with too many directories is counted in
-//! part, and the answer says so.
+//! What must stay true: no record of a file is read. If a volume has too many directories, only a
+//! part is counted, and the answer says so.
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;

@@ -1,8 +1,8 @@
 //! Reads the metrics of a mount, in the text format of Prometheus, into the numbers that the
 //! console shows.
 //!
-//! What must stay true: whatever the text is, reading it takes memory in proportion to the known
-//! names in it, and nothing of it but numbers and names of operations is kept.
+//! What must stay true: for any text, the memory use is proportional to the number of known names
+//! in it. Only numbers and names of operations are kept.
 
 use std::{borrow::Cow, collections::BTreeMap, time::Instant};
 

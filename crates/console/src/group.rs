@@ -1,4 +1,4 @@
-//! The members of cache groups, as their records tell.
+//! The members of cache groups, from their records.
 
 use serde::Serialize;
 use sluice_meta::{Interrupt, Meta, schema};

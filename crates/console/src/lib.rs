@@ -1,9 +1,8 @@
-//! The console: a page, and the JSON API under it, that show the state of volumes to whoever
-//! operates them.
+//! The console: a web page and a JSON API that show the state of volumes to their operator.
 //!
-//! What must stay true: nothing can be changed through it, no answer holds a secret, and whoever
-//! has no token learns nothing but that there is a console. It knows metadata as [`sluice_meta`]
-//! has them, and no engine: whoever starts it opens the volumes.
+//! What must stay true: the console changes nothing, and no answer contains a secret. A client
+//! without a token learns only that this is a console. The crate reads metadata through
+//! [`sluice_meta`] and depends on no engine: the caller opens the volumes.
 
 mod access;
 mod api;

@@ -1,7 +1,8 @@
-//! What the clients of a volume do now: their metrics, read again and again, and the last hour of
-//! the sums.
+//! The current activity of the clients of a volume: polls their metrics, and keeps the sums of the
+//! last hour.
 //!
-//! What must stay true: memory is bounded by the clients that are asked, whatever they answer.
+//! What must stay true: the memory use is bounded by the number of polled clients, whatever they
+//! answer.
 
 use std::{
     collections::VecDeque,

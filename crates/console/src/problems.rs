@@ -1,4 +1,4 @@
-//! What is wrong with a volume, in words.
+//! The problems of a volume, as messages for the operator.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! Limits, and how much of them is used.
+//! The quotas of a volume and their usage.
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! What mounts do: the differences between two readings of their metrics.
+//! The rates of mounts, from the differences between two polls of their metrics.
 
 use std::collections::BTreeMap;
 

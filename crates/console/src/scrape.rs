@@ -1,7 +1,7 @@
 //! Asks a mount for its metrics.
 //!
-//! What must stay true: only addresses are asked that a session of the volume names, each request
-//! has a deadline, and of an answer no more is read than a mount says.
+//! What must stay true: requests are sent only to addresses in the sessions of the volume. Each
+//! request has a deadline. The size of the answer that is read is limited.
 
 use std::{
     net::{IpAddr, SocketAddr},

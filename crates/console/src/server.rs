@@ -1,7 +1,7 @@
-//! Answers over HTTP.
+//! The HTTP server.
 //!
-//! What must stay true: whoever has no token learns nothing but that this is a console; a request
-//! is small and has no body; every connection ends.
+//! What must stay true: a client without a token learns only that this is a console. A request is
+//! small and has no body. Every connection has a deadline.
 
 use std::{
     convert::Infallible,

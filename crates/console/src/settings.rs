@@ -1,7 +1,7 @@
 //! The settings of a volume that the console shows.
 //!
-//! What must stay true: they are named one by one. A member that is added to the format is shown
-//! only once somebody decides that it is no secret.
+//! What must stay true: they are named one by one. A field that is added to the format is shown
+//! only after it was added to the list here.
 
 use serde::Serialize;
 use sluice_meta::schema::VolumeFormat;

@@ -1,7 +1,8 @@
-//! One volume, watched: a thread reads its metadata again and again, whatever its database does.
+//! The watcher of one volume: a thread that reads its metadata periodically, even if the database
+//! does not answer for a while.
 //!
-//! What must stay true: whoever asks about the volume gets what was read last, and never waits for
-//! the database.
+//! What must stay true: an HTTP request gets the state that was read last, and never waits for the
+//! database.
 
 use std::{
     sync::Arc,

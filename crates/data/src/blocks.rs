@@ -1,7 +1,7 @@
 //! Reads and writes blocks by key: in memory, in local files and in the object store.
 //!
 //! What must stay true: a read of a cached block runs on the calling thread, holds no lock over
-//! I/O, and switches to no other thread. A block is never fetched twice at once.
+//! I/O, and switches to no other thread. At most one fetch of a block runs at a time.
 
 mod keep;
 mod put;

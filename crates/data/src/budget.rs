@@ -1,4 +1,4 @@
-//! The memory budget of data. Writers wait if it is used up.
+//! The memory budget of data. Writers wait while the budget is exhausted.
 //!
 //! What must stay true: every buffer holds a [`Charge`] for as long as it exists, so that the count
 //! is right. Cached blocks count as memory that writers must leave free.

@@ -1,6 +1,6 @@
 //! Why the data path of a volume could not be opened, and why a block could not be cached.
 //!
-//! What must stay true: each says what to do.
+//! What must stay true: each error says what the user can do.
 
 use std::{io, path::PathBuf};
 

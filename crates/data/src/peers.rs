@@ -1,4 +1,4 @@
-//! What the data path asks of clients that share their caches.
+//! The trait by which the data path requests blocks from other clients of the cache group.
 
 use std::{fmt, future::Future, ops::Range, pin::Pin};
 

@@ -1,6 +1,7 @@
 //! Counters of the data path.
 //!
-//! What must stay true: counters only rise; whoever shows them takes differences.
+//! What must stay true: counters only rise. Code that needs a rate computes the difference of two
+//! reads.
 
 use sluice_types::metrics::{Buckets, Counter, Gauge, Histogram};
 

@@ -1,7 +1,7 @@
 //! The data path of one mounted volume.
 //!
-//! What must stay true: its methods block and are called from plain threads. Only the object store
-//! is asynchronous, and only inside of this crate.
+//! What must stay true: its methods block and are called from plain threads. Only the calls of the
+//! object store are asynchronous, and no caller of this crate sees that.
 
 use std::{
     fs::File,

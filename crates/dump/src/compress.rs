@@ -1,4 +1,4 @@
-//! Compression by the name of the file.
+//! Compression; the name of the file selects the method.
 
 use std::io::{self, BufReader, Read, Write};
 

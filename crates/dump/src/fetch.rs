@@ -1,7 +1,7 @@
-//! Directories read ahead, by a few threads.
+//! Reads directories ahead, on a few threads.
 //!
-//! What must stay true: what is read ahead has a limit, whatever the tree looks like; and whoever
-//! needs a page that nobody read ahead reads it at once.
+//! What must stay true: the amount that is read ahead is limited, for any tree. If a page that was
+//! not read ahead is needed, the thread that needs it reads it at once.
 
 use std::{
     panic::resume_unwind,

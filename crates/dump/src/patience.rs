@@ -1,4 +1,4 @@
-//! An engine that does not answer for a while is waited for.
+//! Waits for an engine that does not answer for a while.
 
 use std::{
     thread,

@@ -1,8 +1,8 @@
 //! The database into which a dump is loaded. It must be empty, and holds a volume only at the end.
 //!
 //! What must stay true: the settings are written last. So a database that holds only a part of a
-//! dump holds no volume. A marker record tells such a part from other data, and the next load
-//! removes such a part.
+//! dump holds no volume. A marker record distinguishes such a part from other data. The next load
+//! removes the part.
 
 use sluice_meta::{
     engine::{Engine, Found, List, Read, Scan, Write},

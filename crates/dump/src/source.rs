@@ -1,5 +1,5 @@
-//! Where a dump comes from: a snapshot of the volume, or, where an engine cannot show that, as it
-//! is from read to read.
+//! The source of a dump: a snapshot of the volume, or, on an engine without snapshots, separate
+//! reads of the current state.
 
 use std::sync::Arc;
 

@@ -1,7 +1,6 @@
 //! Stores records, on a few threads.
 //!
-//! What must stay true: what is stored twice is there once, so that a call whose answer was lost is
-//! made again.
+//! What must stay true: storing is idempotent. So a call whose answer was lost can be repeated.
 
 use std::{
     collections::BTreeMap,

@@ -7,12 +7,11 @@
 //! * [`crash`] kills a mount under load and checks that all that was fsynced is there.
 //! * [`outage`] breaks servers under load and checks that applications see a delay, and nothing
 //!   else.
-//! * [`outlive`] kills the process that serves a mount, or puts another in its place, while
-//!   programs go on.
+//! * [`outlive`] kills or upgrades the mount process while programs continue.
 //! * [`together`] lets two programs work on one volume at once.
-//! * [`notices`] watches, through a mount that remembers, what another one changes.
-//! * [`year`] runs a volume for as many days as wanted, with a clock that moves.
-//! * [`mod@bench`] measures, beside another program and beside the limit.
+//! * [`notices`] checks that a mount with a client cache sees the changes of another mount.
+//! * [`year`] runs a volume for many days of simulated time.
+//! * [`mod@bench`] measures Sluice, another program and the limit.
 //! * [`rig`] makes volumes, mounts and the servers that they need.
 
 pub mod bench;

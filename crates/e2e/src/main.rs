@@ -1,5 +1,5 @@
-//! The end-to-end tests as commands: each ends in a plain count and exits with an error on any
-//! failure.
+//! The end-to-end tests as commands: each prints counts at its end, and exits with an error after
+//! any failure.
 
 use anyhow::{Context, ensure};
 use clap::{Parser, Subcommand};

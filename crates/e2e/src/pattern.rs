@@ -1,5 +1,5 @@
-//! Bytes that can be told from any others: each is a function of a number and its place, so content
-//! needs no storing.
+//! Byte patterns for tests. Each byte is a function of the number of the pattern and of its offset,
+//! so the expected content need not be stored.
 
 /// `length` bytes of pattern `number`. Different numbers differ nearly everywhere; none is all
 /// zeros.

@@ -1,8 +1,8 @@
-//! Volumes to test on: an engine (started if it is a server), a folder of objects, and mounts. All
-//! of it goes when the rig is dropped, a dead mount too.
+//! Volumes to test on: an engine (with its own database server, if it needs one), a directory of
+//! objects, and mounts. When the rig is dropped, all of it is removed, even a dead mount.
 //!
-//! The program is asked through its command line alone, so that any program with these flags can
-//! take its place.
+//! The tests use the program only through its command line, so that any program with these flags
+//! can replace it.
 
 mod engine;
 mod point;

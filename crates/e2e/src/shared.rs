@@ -1,9 +1,9 @@
-//! Close-to-open: what one mount of a volume has closed, the next open through another mount sees,
-//! all of it.
+//! Close-to-open: after one mount closes a file, the next open on another mount sees its whole
+//! content.
 //!
-//! Names are left alone while files change: a kernel may keep a name for as long as the mount's
-//! options allow, and no promise says otherwise. New names, never looked up before, must be seen at
-//! once.
+//! Names are left alone while files change: a kernel may cache a name for as long as the options of
+//! the mount allow. Close-to-open does not forbid this. New names, never looked up before, must be
+//! seen at once.
 
 use crate::{compare::Reserve, pattern};
 use anyhow::{Context, bail, ensure};

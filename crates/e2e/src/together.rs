@@ -1,5 +1,5 @@
-//! Two programs on one volume at once: each writes what the other reads, each takes away what the
-//! other made, and each one's `fsck` finds the volume clean.
+//! Two programs on one volume at once: each reads what the other wrote, each removes what the other
+//! created, and both programs' `fsck` report no errors.
 
 mod both;
 mod change_log;

@@ -1,4 +1,4 @@
-//! What the machine could do: servers that read requests and send bytes, and nothing else.
+//! Bare servers, which only read requests and send bytes. They show the limit of the machine.
 
 use std::{
     fs::File,

@@ -1,4 +1,4 @@
-//! Measures the cache group: one member's speed beside the bare limits of the machine.
+//! Measures the cache group: compares the speed of one member with that of bare servers.
 
 mod bare;
 mod node;

@@ -1,4 +1,4 @@
-//! A member in a process of its own, whose cache holds all that it is asked for.
+//! A member in a separate process, whose cache contains all requested blocks.
 
 use std::{
     io::{Read as _, Write as _},

@@ -1,5 +1,5 @@
-//! One member pinned to one core, clients on the others: requests per CPU second of the member, and
-//! the same of servers that do nothing but send.
+//! One member pinned to one core, clients on the others: measures requests per second of CPU time,
+//! for the member and for bare servers.
 
 use std::{
     io::{BufRead as _, BufReader, Read, Write},

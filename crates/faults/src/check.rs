@@ -1,7 +1,7 @@
-//! Every record and every object of a volume, held against each other.
+//! Compares all records and objects of a volume with each other.
 //!
-//! What must stay true: it reads the engine directly and knows the format's rules by itself, so
-//! that no cache and no operation can hide a fault from it.
+//! What must stay true: it reads the engine directly and has its own code for the rules of the
+//! format. So no cache and no operation can hide a fault.
 
 use std::collections::{BTreeMap, BTreeSet};
 

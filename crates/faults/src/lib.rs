@@ -5,8 +5,7 @@
 //!   own.
 //! * [`store`] is an object store that fails, falls silent, loses answers and damages what it
 //!   holds.
-//! * [`check`] reads every record and every object of a volume and finds whatever does not fit
-//!   together.
+//! * [`check`] reads every record and every object of a volume and reports every inconsistency.
 //! * [`load`] is work for many threads whose outcome is known exactly.
 //!
 //! What must stay true: if the stack breaks a promise, everything here panics with a message that

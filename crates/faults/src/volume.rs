@@ -1,7 +1,7 @@
 //! Volumes on real engines, and clients that mount them.
 //!
-//! What must stay true: two clients share nothing but the engine's server (or file) and the object
-//! store, as two machines do.
+//! What must stay true: two clients share only the database server (or file) and the object store,
+//! as two machines do.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,7 +1,7 @@
 //! Replaces a dead mount by a new one.
 //!
-//! What must stay true: the folder below is never visible. So the new mount exists before the dead
-//! one is removed.
+//! What must stay true: the directory below the mount point is never visible. So the new mount
+//! exists before the dead one is removed.
 
 use std::{
     fs::File,

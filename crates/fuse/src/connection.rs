@@ -1,4 +1,5 @@
-//! The state of a mount that a successor of a dead server needs, besides the descriptors.
+//! The state of a mount that the successor of a dead mount process needs, in addition to the
+//! descriptors.
 //!
 //! What must stay true: it holds all that was negotiated in INIT, because the kernel does not send
 //! it again.

@@ -1,6 +1,6 @@
-//! Decoding, whole and broken.
+//! Tests of decoding, with valid and with malformed requests.
 //!
-//! What must stay true: every operation is also fed bodies that no kernel would send.
+//! What must stay true: each operation is also tested with request bodies that no kernel sends.
 
 use zerocopy::IntoBytes;
 

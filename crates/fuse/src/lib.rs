@@ -11,11 +11,11 @@
 //! | `device`, `readers`, `wake` | the classic transport and its threads |
 //! | `mount`, `unmount`, `options`, `beneath` | mounting, unmounting, and replacing a dead mount |
 //! | `adapter` | a volume as a file system |
-//! | `session`, `connection`, `notify` | a mount's life, what outlives its server, and notifications |
+//! | `session`, `connection`, `notify` | life of a mount, state for a successor, notifications |
 //!
 //! What must stay true: no request is left without an answer, and no application hangs for longer
-//! than the deadline. Everything from `decode` to `interrupt` knows no transport; another one
-//! brings its own `call::Channel` and threads.
+//! than the deadline. Everything from `decode` to `interrupt` knows no transport; another transport
+//! has its own `call::Channel` and threads.
 
 mod abi;
 mod adapter;

@@ -1,8 +1,8 @@
 //! Notifications that invalidate the kernel's cache.
 //!
 //! What must stay true: the kernel may have to wait for a page or a directory that a request holds,
-//! and that request may have to wait for the file system. So these are called from a thread that no
-//! request needs, and under no lock that a request takes.
+//! and that request may have to wait for the file system. So the functions here are called from a
+//! thread that no request needs, and the caller holds no lock that a request takes.
 
 use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt, sync::Arc};
 

@@ -1,7 +1,7 @@
 //! What a file system answers, and how that becomes the bytes of a reply.
 //!
-//! What must stay true: file data is never copied here; what the file system pushed is what
-//! `writev` reads.
+//! What must stay true: file data is never copied here: `writev` reads the buffers that the file
+//! system returned.
 
 use std::time::Duration;
 

@@ -1,8 +1,7 @@
 //! The session of a mount, from INIT until the mount ends.
 //!
 //! What must stay true: [`Session::run`] returns after the mount has ended, even if handlers still
-//! hang. A mount that is served disappears only when it is unmounted. If it ends otherwise,
-//! accesses fail with ENOTCONN.
+//! hang. A mount is removed only by an unmount. If it ends otherwise, accesses fail with ENOTCONN.
 
 use std::{
     io,

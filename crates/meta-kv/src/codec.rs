@@ -1,7 +1,8 @@
 //! Encodes and decodes records.
 //!
-//! Written bytes are exactly those that JuiceFS writes. Bytes that other clients wrote are either
-//! decoded completely or reported as damaged. TiKV stores no empty values, so none is ever made.
+//! Encoded records are byte-identical to those of JuiceFS. Bytes that other clients wrote are
+//! either decoded completely or reported as damaged. TiKV stores no empty values, so none is ever
+//! made.
 
 use bytes::Bytes;
 use sluice_meta::schema::{Counter, DirStat, Key, Quota, Row, Session};

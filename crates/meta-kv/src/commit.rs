@@ -1,10 +1,10 @@
 //! Commits: reads the records that are needed, drafts the changes, and commits them to the store.
 //!
 //! After a conflict, a commit reads everything again from a later snapshot. It fails only if an
-//! expectation does not hold. Keys that must only stay the same are part of the commit, too, so
-//! that of two commits that exclude each other one fails. A store that compares what was read
-//! compares them. A store that detects conflicts only on written keys writes them again with the
-//! same value.
+//! expectation does not hold. Keys that must be unchanged, but are not written, are part of the
+//! commit, too. So if two commits conflict, one of them fails. A store that can compare values
+//! compares these keys. A store that detects conflicts only on written keys writes them again with
+//! the same value.
 
 mod draft;
 mod writes;

@@ -1,8 +1,8 @@
 //! The engine: lanes, commits and messages.
 //!
 //! Nothing is locked on the servers before the commit. Reads for a commit are made at one
-//! timestamp, and their values are kept for the commit. It reads them again only if other commits
-//! were faster.
+//! timestamp, and their values are kept for the commit. The commit reads them again only if other
+//! commits changed the keys first.
 
 use std::{
     sync::Arc,
@@ -38,8 +38,8 @@ const REMOVED: usize = 100;
 
 /// A volume's metadata in a key-value store.
 ///
-/// [`Engine::sync`] does nothing: what a commit has answered is in the log of a majority of the
-/// servers.
+/// [`Engine::sync`] and [`Engine::harden`] do nothing: a commit that is visible or answered is in
+/// the log of a majority of the servers.
 pub struct KvEngine<K> {
     kv: Arc<K>,
     folded: Mutex<Instant>,
@@ -133,15 +133,6 @@ impl<K: Kv> Engine for KvEngine<K> {
 
     fn is_mixed(&self) -> bool {
         true
-    }
-
-    fn sync(&self) -> Result<()> {
-        Ok(())
-    }
-
-    /// A commit is visible when most servers have it.
-    fn harden(&self) -> Result<()> {
-        Ok(())
     }
 
     fn remove_volume(&self) -> Result<()> {

@@ -1,6 +1,7 @@
 //! The locks of a file: one value holds those of all owners.
 //!
-//! Each record of an owner is a part of it. The owners keep their order, and new ones come last.
+//! Each record of one owner is a part of the value. The order of the owners does not change; a new
+//! owner is appended.
 
 use sluice_meta::{
     engine::List,

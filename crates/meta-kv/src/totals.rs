@@ -3,9 +3,9 @@
 //!
 //! Every change of a file system changes the two totals. If they were keys of their own, the
 //! commits of all clients would conflict there. So each lane keeps its additions in the writer
-//! record, which its commit writes anyway. From time to time, and at the latest when the record is
-//! removed, they are folded into the totals. What must stay true: the total is the stored number
-//! plus the parts in all these records.
+//! record, which its commit writes anyway. These additions are added to the totals periodically,
+//! and at the latest when the record is removed. What must stay true: the total is the stored
+//! number plus the additions in all writer records.
 
 use sluice_meta::schema::Counter;
 

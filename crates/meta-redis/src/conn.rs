@@ -1,8 +1,9 @@
 //! A blocking connection: sends a pipeline, receives all its answers.
 //!
-//! A failed exchange says whether the server can have received any of the request. Only then its
-//! effect is unknown, because a server runs each complete command, even if the rest of the request
-//! is missing. A connection on which an exchange failed is never used again.
+//! A failed exchange says whether the server can have received any of the request. The effect of
+//! the request is unknown only if the server received a part of it, because a server runs each
+//! complete command, even if the rest of the request is missing. A connection on which an exchange
+//! failed is never used again.
 
 use std::sync::Arc;
 

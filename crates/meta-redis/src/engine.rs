@@ -230,10 +230,6 @@ impl Engine for RedisEngine {
         }
     }
 
-    fn sync(&self) -> Result<(), EngineError> {
-        Ok(())
-    }
-
     /// A commit is visible before the replicas have it.
     fn harden(&self) -> Result<(), EngineError> {
         self.pool.harden(&self.keys()?.cells(&Key::Counter(Counter::DirMoves))[0].key)

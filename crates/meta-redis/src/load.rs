@@ -1,4 +1,4 @@
-//! New records, very many at once, as plain commands.
+//! Stores very many new records with plain commands.
 //!
 //! What must stay true: a list that is there already is replaced, not appended to. The new length
 //! shows whether it existed.

@@ -1,7 +1,7 @@
 //! The change log: a list of lines, and the number of the last one.
 //!
-//! What must stay true: the numbers of the lines follow from that of the last one, so lines go only
-//! from the front, and none comes without its number.
+//! What must stay true: the numbers of the lines are computed from the number of the last line. So
+//! lines are removed only at the front, and each appended line also updates this number.
 
 use redis::Value;
 use sluice_meta::engine::{ChangeLog, EngineError, LogLine};

@@ -1,4 +1,4 @@
-//! Pages of all records about inodes: one pass over the keys of the database, of whatever kind.
+//! Pages of all records about inodes: one pass over all keys of the database, of every kind.
 //!
 //! A page finds keys, or reads the values of keys that an earlier page found. What must stay true:
 //! a key is found before it is read to its end, and a cursor contains the keys that were found and

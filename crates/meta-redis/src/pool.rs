@@ -1,7 +1,7 @@
 //! The connections of one client, and the requests on them.
 //!
 //! What must stay true: a commit is sent again only if no server can have received any of it. A
-//! connection that failed, or to a server that takes no writes, is not used again.
+//! connection is not used again if it failed, or if its server does not accept writes.
 
 use std::borrow::Cow;
 

@@ -1,11 +1,11 @@
-//! Changes by programs that announce nothing, as the server reports them: client tracking in
-//! broadcast mode.
+//! Changes by clients that send no change notifications (JuiceFS). The server reports them: client
+//! tracking in broadcast mode.
 //!
 //! The server reports every key that any client changed in one turn of its event loop, in a message
-//! after all other messages of that turn. By then, the messages of clients say what other Sluice
-//! clients changed, and this module knows what this process changed. What must stay true: a key
-//! that this process changed is not reported as changed by others. Otherwise the kernel would drop
-//! pages that are being written.
+//! after all other messages of that turn. At that time, this module knows the changes of other
+//! Sluice clients from their change notifications, and also the changes of this process. What must
+//! stay true: a key that this process changed is not reported as changed by others. Otherwise the
+//! kernel would drop pages that are being written.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

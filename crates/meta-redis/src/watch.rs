@@ -1,12 +1,13 @@
-//! Messages between the clients of a volume.
+//! Change notifications between the clients of a volume.
 //!
 //! The script of each commit publishes a message. A listener has a connection of its own. Messages
 //! may be lost when that connection breaks: the listener then reports that anything may have
 //! changed. In a cluster, messages are not sharded, and all nodes forward them: older servers have
 //! no sharded ones, and a listener gets plain ones wherever the volume's slot moves.
 //!
-//! While there are sessions of clients that announce nothing, a listener uses client tracking
-//! ([`crate::tracking`]). Not in a cluster, where only the node that has a key reports its changes.
+//! While clients that send no change notifications have sessions, a listener uses client tracking
+//! ([`crate::tracking`]). It does not use it in a cluster, because there only the node that has a
+//! key reports its changes.
 
 use std::{
     io,

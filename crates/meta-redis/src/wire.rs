@@ -1,7 +1,7 @@
 //! A connection to a server: sends commands, receives answers.
 //!
-//! What must stay true: no answer makes us allocate more than Redis can store, whatever lengths it
-//! states. No wait outlasts the deadlines of the configuration.
+//! What must stay true: an answer never causes an allocation of more memory than Redis can store,
+//! even if it contains wrong lengths. No wait is longer than the deadlines of the configuration.
 
 use std::{
     io::{self, ErrorKind},

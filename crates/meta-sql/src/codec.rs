@@ -1,17 +1,23 @@
 //! Decodes rows of the volume's tables to records, for every SQL database; `values` encodes.
 //!
 //! What must stay true: times are microseconds plus 0 to 999 nanoseconds, ids and owners keep their
-//! bits in a signed column of 64 or 32 bits, and a column that holds NULL (it was added after the
-//! row) reads as 0 or nothing.
+//! bits in a signed column of 64 or 32 bits, and a NULL (in a column that was added after the row)
+//! is read as 0 or as empty.
 
 use bytes::Bytes;
-use sluice_meta::schema::{
-    AclRule, Counter, DirStat, Entry, Extra, FlockKind, LockOwner, Opaque, Quota, QuotaKey, Row, Session,
-    decode_changes, decode_plocks, decode_replaced, decode_slices,
+use sluice_meta::{
+    engine::EngineError,
+    schema::{
+        AclRule, Counter, DirStat, Entry, Extra, FlockKind, LockOwner, Opaque, Quota, QuotaKey, Row, Session,
+        decode_changes, decode_plocks, decode_replaced, decode_slices,
+    },
 };
 use sluice_types::{Attr, AttrFlags, FileType, Ino, Name, Time};
 
-use crate::schema::{Column, OWN, TABLES, Table};
+use crate::{
+    schema::{Column, OWN, TABLES, Table},
+    volume::Volume,
+};
 
 /// One row of a result.
 pub(crate) trait Columns {
@@ -30,6 +36,13 @@ pub(crate) struct Damage {
     pub(crate) record: String,
     /// What is wrong with it.
     pub(crate) reason: String,
+}
+
+impl Volume {
+    /// The error for a row that breaks the format.
+    pub(crate) fn damaged(&self, damage: Damage) -> EngineError {
+        self.corrupt(format!("{}{}", self.prefix(), damage.record), damage.reason)
+    }
 }
 
 /// Number of columns of an entry, after which a join has the columns of its node.
@@ -199,12 +212,20 @@ impl<C: Columns> Shifted<'_, C> {
         Ok(LockOwner { sid: self.id(at)?, owner: self.id(at + 1)? })
     }
 
-    fn kind(&self, at: usize) -> Result<FileType, String> {
+    /// A number that stands for one of a few values.
+    fn coded<T>(&self, at: usize, what: &str, from: fn(u8) -> Option<T>) -> Result<T, String> {
         let code = self.int(at)?;
-        u8::try_from(code)
-            .ok()
-            .and_then(FileType::from_code)
-            .ok_or_else(|| format!("{code} is no type of a node"))
+        u8::try_from(code).ok().and_then(from).ok_or_else(|| format!("{code} is no {what}"))
+    }
+
+    fn kind(&self, at: usize) -> Result<FileType, String> {
+        self.coded(at, "type of a node", FileType::from_code)
+    }
+
+    /// A list of records in one value.
+    fn list<T>(&self, at: usize, of: &str, decode: fn(&[u8]) -> Option<T>) -> Result<T, String> {
+        let bytes = self.bytes(at)?;
+        decode(bytes).ok_or_else(|| format!("its {} bytes are no list of {of}", bytes.len()))
     }
 }
 
@@ -232,17 +253,11 @@ fn read<C: Columns>(record: Record, row: &Shifted<'_, C>) -> Result<Row, String>
         Record::Xattr => {
             Row::Xattr(row.ino(0)?, Name::stored(row.bytes(1)?), Bytes::copy_from_slice(row.bytes(2)?))
         }
-        Record::Chunk => {
-            let bytes = row.bytes(2)?;
-            let slices = decode_slices(bytes).ok_or_else(|| broken_list("slices", bytes))?;
-            Row::Chunk(row.ino(0)?, row.int(1)? as u32, slices)
-        }
+        Record::Chunk => Row::Chunk(row.ino(0)?, row.int(1)? as u32, row.list(2, "slices", decode_slices)?),
         Record::SliceRef => Row::SliceRef(row.id(0)?, row.int(1)? as u32, row.int(2)?),
         Record::DelFile => Row::DelFile(row.ino(0)?, row.id(1)?, row.int(2)?),
         Record::DelSlices => {
-            let bytes = row.bytes(2)?;
-            let slices = decode_replaced(bytes).ok_or_else(|| broken_list("replaced slices", bytes))?;
-            Row::DelSlices(row.id(0)?, row.int(1)?, slices)
+            Row::DelSlices(row.id(0)?, row.int(1)?, row.list(2, "replaced slices", decode_replaced)?)
         }
         Record::Acl => Row::Acl(row.int(0)? as u32, read_acl(row)?),
         Record::DirStat => Row::DirStat(
@@ -256,19 +271,9 @@ fn read<C: Columns>(record: Record, row: &Shifted<'_, C>) -> Result<Row, String>
         }
         Record::Sustained => Row::Sustained(row.id(0)?, row.ino(1)?),
         Record::Flock => {
-            let code = row.int(3)?;
-            let kind = u8::try_from(code).ok().and_then(FlockKind::from_code);
-            Row::Flock(
-                row.ino(0)?,
-                row.owner(1)?,
-                kind.ok_or_else(|| format!("{code} is no kind of a lock"))?,
-            )
+            Row::Flock(row.ino(0)?, row.owner(1)?, row.coded(3, "kind of a lock", FlockKind::from_code)?)
         }
-        Record::Plock => {
-            let bytes = row.bytes(3)?;
-            let ranges = decode_plocks(bytes).ok_or_else(|| broken_list("lock ranges", bytes))?;
-            Row::Plock(row.ino(0)?, row.owner(1)?, ranges)
-        }
+        Record::Plock => Row::Plock(row.ino(0)?, row.owner(1)?, row.list(3, "lock ranges", decode_plocks)?),
         Record::Detached => Row::Detached(row.ino(0)?, row.int(1)?),
         Record::Writer => Row::Writer(row.id(0)?, row.int(1)? as u16, row.id(2)?),
         Record::Changes => Row::Changes(
@@ -279,16 +284,11 @@ fn read<C: Columns>(record: Record, row: &Shifted<'_, C>) -> Result<Row, String>
             decode_changes(row.bytes(4)?),
         ),
         Record::Extra => {
-            let kind = u8::try_from(row.int(0)?).ok().and_then(Extra::from_code);
             let value = Opaque(Bytes::copy_from_slice(row.bytes(2)?));
-            Row::Extra(kind.ok_or("no kind of record has that number")?, row.id(1)?, value)
+            Row::Extra(row.coded(0, "kind of a record", Extra::from_code)?, row.id(1)?, value)
         }
         Record::Line => return Err("a line of the change log is no record".into()),
     })
-}
-
-fn broken_list(of: &str, bytes: &[u8]) -> String {
-    format!("its {} bytes are no list of {of}", bytes.len())
 }
 
 fn read_attr<C: Columns>(row: &Shifted<'_, C>) -> Result<Attr, String> {
@@ -318,10 +318,7 @@ const fn time_of(micros: i64, nanos: i64) -> Time {
 }
 
 fn read_acl<C: Columns>(row: &Shifted<'_, C>) -> Result<AclRule, String> {
-    let named = |at| {
-        let bytes = row.bytes(at)?;
-        AclRule::decode_entries(bytes).ok_or_else(|| broken_list("named users or groups", bytes))
-    };
+    let named = |at| row.list(at, "named users or groups", AclRule::decode_entries);
     Ok(AclRule {
         owner: row.int(1)? as u16,
         group: row.int(2)? as u16,

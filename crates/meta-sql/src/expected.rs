@@ -1,4 +1,4 @@
-//! The records that made a commit conflict.
+//! Finds the records that caused the conflict of a commit.
 
 use sluice_meta::{
     engine::{EngineError, Found, Read},

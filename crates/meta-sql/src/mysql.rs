@@ -1,8 +1,9 @@
 //! The MySQL and MariaDB engine.
 //!
-//! A read is one packet of plain statements and holds nothing. A commit is one packet with a whole
-//! transaction, which compares the expected records. What must stay true: between two trips no lock
-//! and no transaction of ours exists on the server, so that a slow or dead client blocks no other.
+//! A read is one packet of plain statements and takes no locks. A commit is one packet with a whole
+//! transaction, which compares the expected records. What must stay true: between two round trips,
+//! this client has no lock and no transaction on the server. So a slow or dead client blocks no
+//! other client.
 
 mod commit;
 mod connection;
@@ -60,7 +61,7 @@ impl MysqlEngine {
     /// [`EngineError::Refused`] if the URL is wrong.
     pub fn open(url: &str, password: Option<String>) -> Result<Self, EngineError> {
         let options = Options::parse(url, password)?;
-        let tables = Tables::new(&options.naming);
+        let tables = Tables::new(&options.volume);
         Ok(Self(Arc::new(Store { pool: Pool::new(options), tables })))
     }
 }
@@ -112,10 +113,6 @@ impl Engine for MysqlEngine {
         self.at_now().map(Some)
     }
 
-    fn sync(&self) -> Result<(), EngineError> {
-        Ok(())
-    }
-
     /// Where the server keeps no binary log, a commit that it still flushes may be seen already.
     /// Its log is flushed in order: once one more commit is answered, those before it are as safe.
     fn harden(&self) -> Result<(), EngineError> {
@@ -160,7 +157,7 @@ impl Store {
                     _ => true,
                 };
             return Err(match failure {
-                Failure::Lost(reason) if committing => options.indeterminate(reason),
+                Failure::Lost(reason) if committing => options.volume.indeterminate(reason),
                 Failure::Server(error, _) => match refusal(&error) {
                     Refusal::Collision | Refusal::Other => {
                         let _ = connection.exchange("ROLLBACK");

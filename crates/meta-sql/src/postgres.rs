@@ -43,6 +43,9 @@ const BATCH: usize = 256;
 const LANES: usize = 2;
 
 /// A volume's metadata in a PostgreSQL database.
+///
+/// [`Engine::sync`] does nothing: an answered commit is as durable as the server's
+/// `synchronous_commit` makes it.
 pub struct PostgresEngine(Store);
 
 /// What all parts of the engine share.
@@ -60,7 +63,7 @@ impl PostgresEngine {
     /// [`EngineError::Refused`] if the URL is wrong.
     pub fn open(url: &str) -> Result<Self, EngineError> {
         let options = Options::parse(url)?;
-        let catalog = Catalog::new(options.naming.clone());
+        let catalog = Catalog::new(options.volume.clone());
         let channel = watch::channel(&options);
         Ok(Self(Store { pool: Arc::new(Pool::new(options)), catalog, channel }))
     }
@@ -99,12 +102,6 @@ impl Engine for PostgresEngine {
 
     fn snapshot(&self, readers: usize) -> Result<Option<Arc<dyn Snapshot>>, EngineError> {
         self.at_now(readers).map(Some)
-    }
-
-    /// A commit is as durable as the server's `synchronous_commit` makes it; there is nothing to
-    /// add.
-    fn sync(&self) -> Result<(), EngineError> {
-        Ok(())
     }
 
     /// A commit is visible before it is on the disk.

@@ -6,6 +6,7 @@ use crate::{
     codec::{Columns, Damage, Record},
     text::Look,
     values::Value,
+    volume::Volume,
 };
 
 /// Can run queries on the tables of a volume.
@@ -27,9 +28,6 @@ pub(crate) trait QueryRunner {
         work(self)
     }
 
-    /// The error for a row that breaks the format.
-    fn damaged(&self, damage: Damage) -> EngineError;
-
-    /// The error for what the engine refuses for good.
-    fn refused(&self, reason: &str) -> EngineError;
+    /// The volume, which makes the errors.
+    fn volume(&self) -> &Volume;
 }

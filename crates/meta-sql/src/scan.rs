@@ -77,7 +77,9 @@ pub(crate) fn page(
             filling.take(Ask::Behind(Record::Writer, after))?;
             return Ok(filling.page);
         }
-        Scan::Inodes => return Err(filling.runner.refused("each kind of record has a table of its own")),
+        Scan::Inodes => {
+            return Err(filling.runner.volume().refused("each kind of record has a table of its own"));
+        }
         Scan::Nodes => Record::Node,
         Scan::AllEntries => Record::Entry,
         Scan::Chunks => Record::Chunk,
@@ -113,7 +115,7 @@ impl<A: QueryRunner> Filling<'_, A> {
         let Page { rows, damaged, next } = page;
         let mut sort = |decoded: Result<Row, Damage>| match decoded {
             Ok(row) => rows.push(row),
-            Err(damage) => damaged.push(runner.damaged(damage)),
+            Err(damage) => damaged.push(runner.volume().damaged(damage)),
         };
         let (what, record, values) = ask.statement(*limit - *count);
         runner.rows(what, record, &values, |row| {
@@ -145,7 +147,7 @@ impl<A: QueryRunner> Filling<'_, A> {
         let Some(cursor) = from else { return Ok(begin) };
         let (numbers, rest) = cursor.0.as_chunks::<8>();
         if numbers.len() != N || !rest.is_empty() {
-            return Err(self.runner.refused("the cursor belongs to another scan"));
+            return Err(self.runner.volume().refused("the cursor belongs to another scan"));
         }
         Ok(std::array::from_fn(|at| i64::from_be_bytes(numbers[at])))
     }

@@ -1,11 +1,11 @@
-//! Tables, columns and indexes of the volume format, and how a database spells them.
+//! Tables, columns and indexes of the volume format, and their definitions in each SQL dialect.
 //!
-//! What must stay true: names, order and nullability are those JuiceFS creates. It synchronises the
-//! tables it finds with its own idea of them, so a difference would be altered under us.
+//! What must stay true: names, order and nullability are those that JuiceFS creates. JuiceFS alters
+//! existing tables if they differ from its own definitions.
 
 use std::{borrow::Cow, collections::BTreeSet};
 
-use crate::naming::Naming;
+use crate::volume::Volume;
 
 /// A database, by what its statements look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -278,12 +278,12 @@ impl Table {
 /// they are harmless on a volume that others use.
 pub(crate) fn lacking(
     dialect: Dialect,
-    naming: &Naming,
+    volume: &Volume,
     existing: &BTreeSet<String>,
     kind: &str,
 ) -> Vec<String> {
-    let theirs = TABLES.iter().map(|table| (naming.prefix(), table));
-    let ours = OWN.iter().map(|table| (naming.own_prefix(), table));
+    let theirs = TABLES.iter().map(|table| (volume.prefix(), table));
+    let ours = OWN.iter().map(|table| (volume.own_prefix(), table));
     let mut statements = Vec::new();
     for (prefix, table) in theirs.chain(ours) {
         let name = format!("{prefix}{}", table.name);
@@ -307,14 +307,14 @@ pub(crate) fn lacking(
 const LAST: [&str; 5] = ["dir_quota", "user_group_quota", "session2", "counter", "setting"];
 
 /// The statements that remove all tables of a volume, the settings last.
-pub(crate) fn removals(dialect: Dialect, naming: &Naming) -> Vec<String> {
+pub(crate) fn removals(dialect: Dialect, volume: &Volume) -> Vec<String> {
     let rank = |table: &&Table| LAST.iter().position(|last| *last == table.name).map_or(0, |at| at + 1);
     let mut theirs: Vec<&Table> = TABLES.iter().collect();
     theirs.sort_by_key(rank);
     // Of versions of the format that no program makes any more.
-    let older = [(naming.prefix(), "session")];
-    let ours = OWN.iter().map(|table| (naming.own_prefix(), table.name));
-    let theirs = theirs.into_iter().map(|table| (naming.prefix(), table.name));
+    let older = [(volume.prefix(), "session")];
+    let ours = OWN.iter().map(|table| (volume.own_prefix(), table.name));
+    let theirs = theirs.into_iter().map(|table| (volume.prefix(), table.name));
     let names = ours.chain(older).chain(theirs).map(|(prefix, name)| format!("{prefix}{name}"));
     names.map(|name| format!("DROP TABLE IF EXISTS {}", dialect.quoted(&name))).collect()
 }
@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn all_tables_are_removed_the_settings_last() {
-        let removals = removals(Dialect::Postgres, &Naming::default());
+        let removals = removals(Dialect::Postgres, &Volume::new(""));
         assert_eq!(removals.len(), TABLES.len() + OWN.len() + 1);
         assert_eq!(removals.last().map(String::as_str), Some("DROP TABLE IF EXISTS \"jfs_setting\""));
         assert!(removals.iter().any(|text| text.ends_with("\"sluice_writer\"")));

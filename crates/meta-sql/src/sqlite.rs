@@ -111,10 +111,6 @@ impl Engine for SqliteEngine {
         durable::sync(&self.0.options)
     }
 
-    fn harden(&self) -> Result<(), EngineError> {
-        Ok(())
-    }
-
     fn remove_volume(&self) -> Result<(), EngineError> {
         prepare::remove(&mut *self.0.writer()?, &self.0.options)
     }

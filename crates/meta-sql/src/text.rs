@@ -1,8 +1,8 @@
 //! The statements with about the same text for all databases, made from the shapes of the records.
 //!
-//! Parameters are `$1`, `$2`, …; names of tables are the usual ones, and reserved words stand in
-//! backquotes. What must stay true: each statement finds its rows by an index, and what it answers
-//! stands in the order in which `codec` reads it.
+//! Parameters are `$1`, `$2`, …; names of tables are those of JuiceFS, and reserved words are in
+//! backquotes. What must stay true: each statement finds its rows by an index. The columns of its
+//! result have the order in which `codec` reads them.
 
 use sluice_meta::engine::List;
 

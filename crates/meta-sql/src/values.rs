@@ -1,7 +1,7 @@
-//! Records to the columns of their rows, for every SQL database; `codec` has the way back.
+//! Encodes records as columns of rows, for every SQL database; `codec` decodes them.
 //!
-//! What must stay true: the values stand in the order of the record's
-//! [`Shape`](crate::codec::Shape), so that one that was written reads as it was.
+//! What must stay true: the values have the order of the record's [`Shape`](crate::codec::Shape),
+//! so that `codec` decodes what this module encoded.
 
 use std::{borrow::Cow, collections::BTreeMap};
 

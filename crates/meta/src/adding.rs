@@ -1,4 +1,4 @@
-//! Writes that add to a record, whatever it holds.
+//! Writes that add to the current value of a record, without an expectation.
 
 use crate::{
     engine::Write,

@@ -1,8 +1,8 @@
-//! The announcement of a commit to other clients: which of the records that they may have cached it
-//! changed.
+//! The change notification of a commit. It lists the changed records that other clients may have
+//! cached.
 //!
-//! What must stay true: the announcement is derived from the writes alone, so no operation can
-//! forget it.
+//! What must stay true: the change notification is derived only from the writes, so no operation
+//! can omit it.
 
 use crate::{
     engine::{Commit, Notices, Write},

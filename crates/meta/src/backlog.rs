@@ -1,4 +1,4 @@
-//! How much waits to be removed, as far as that is cheap to know.
+//! How much data waits for deletion, as far as this can be read at low cost.
 
 use sluice_types::{FsResult, Ino, Interrupt, Time};
 

@@ -1,8 +1,8 @@
-//! The lines of the change log, in the words of JuiceFS.
+//! The lines of the change log, in the format of JuiceFS.
 //!
-//! A line is `SECONDS.NANOSECONDS|OPERATION(ARGUMENTS):RESULT|(SESSION,NUMBER)`. It says what was
-//! asked for and what came of it, not which records changed. What must stay true: an operation
-//! states its lines beside its writes, so that both are in one commit.
+//! A line is `SECONDS.NANOSECONDS|OPERATION(ARGUMENTS):RESULT|(SESSION,NUMBER)`. It contains the
+//! request and its result, not the changed records. What must stay true: an operation states its
+//! lines beside its writes, so that both are in one commit.
 
 use std::fmt;
 

@@ -1,9 +1,9 @@
 //! Deletes removed data: the chunks of files without names, slices to which nothing refers, and
 //! their blocks.
 //!
-//! One operation deletes many, so that the engine has time for other clients. What must stay true:
-//! what is to be deleted stays recorded until all its blocks are deleted. If one deletion fails,
-//! the others continue.
+//! One operation deletes many of them, so that the database has time for other clients. What must
+//! stay true: what is to be deleted stays recorded until all its blocks are deleted. If one
+//! deletion fails, the others continue.
 
 use sluice_types::{CHUNK_SIZE, FsError, FsResult, Ino};
 

@@ -1,7 +1,8 @@
-//! The log that outlives this process: its session, and which requests were in which commit.
+//! The log that survives this process. It contains the session, and says which commit contained
+//! which requests.
 //!
 //! What must stay true: the effects of a commit are logged before it is sent. Before an empty
-//! commit uses a number in place of a lost commit, that is logged, too. So a successor that reads
+//! commit is sent because an answer was lost, its number is logged, too. So a successor that reads
 //! this log can find out from the writer records which requests were done.
 
 use std::fmt::Debug;

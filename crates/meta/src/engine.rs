@@ -13,8 +13,9 @@
 //!   be of different times. A read locks nothing.
 //! * The commit compares every [`Expect`] with the database. The caller may have the expected
 //!   record from a cache.
-//! * Nothing more. Commits and reads are not serialisable. Several reads see one state of the
-//!   database only through [`Engine::snapshot`]. The in-memory engine is exactly as weak as this.
+//! * Nothing more is guaranteed. Commits and reads are not serialisable. Several reads see one
+//!   state of the database only through [`Engine::snapshot`]. The in-memory engine guarantees
+//!   exactly this and no more.
 
 mod change_log;
 mod condition;
@@ -376,11 +377,16 @@ pub trait Engine: Send + Sync + 'static {
     }
 
     /// Makes commits survive a power cut as far as the engine can tell (`fsync(2)` calls it).
-    fn sync(&self) -> Result<(), EngineError>;
+    /// Engines do nothing where the server's settings decide how durable an answered commit is.
+    fn sync(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
 
     /// Makes all visible commits as durable as those that returned. A commit whose answer was lost
     /// may be visible before it is durable. Engines where that cannot happen do nothing.
-    fn harden(&self) -> Result<(), EngineError>;
+    fn harden(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
 
     /// Removes all records of the volume, those of other programs of the format included, and the
     /// tables that hold them. The settings go last, so that it can be begun again after a failure.

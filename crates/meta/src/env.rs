@@ -1,7 +1,7 @@
 //! The environment of operations: the volume's settings, the clock, the files that this client has
 //! open.
 //!
-//! Nothing here is authoritative for other clients; it is this process's own knowledge.
+//! Only this process uses this state. It may differ from that of other clients.
 
 use std::sync::{
     Arc,

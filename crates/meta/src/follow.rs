@@ -1,10 +1,10 @@
 //! Follows the changes of other clients, so that this client may use its cache.
 //!
-//! Every commit of a Sluice client takes a number in its lane ([`Row::Writer`]), and what it
-//! changed goes out under that number: as a message, or as a record where the engine has no
-//! messages. So a follower notices if it missed a number, and then empties the cache. What must
-//! stay true: the cache is used only if the numbers were compared a short time ago. So a client
-//! that is cut off stops using it.
+//! Every commit of a Sluice client has a number in its lane ([`Row::Writer`]). Its change
+//! notification carries this number. The notification is a message, or, on engines without
+//! messages, a record. So a follower notices if it missed a number, and then empties the cache.
+//! What must stay true: the cache is used only if the numbers were compared a short time ago. So a
+//! client that is partitioned from the database stops using the cache.
 
 use std::{
     ops::RangeInclusive,

@@ -1,4 +1,4 @@
-//! How long a client waits before it declares other clients dead.
+//! How long a client waits before it removes the sessions of other clients (fences them).
 
 use crate::options::LIFETIME;
 

@@ -1,7 +1,7 @@
 //! Cache groups, as their members and clients see them.
 //!
-//! What must stay true: the version of a list of members is never newer than the list. Whoever
-//! hears of a later version and asks again sees what led to it.
+//! What must stay true: the version of a list of members is never newer than the list. So a client
+//! that receives a later version and reads the list again gets all changes up to this version.
 
 use std::collections::BTreeMap;
 

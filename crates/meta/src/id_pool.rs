@@ -1,4 +1,4 @@
-//! Ids taken from the engine in batches, so that making a node needs no trip for its id.
+//! Reserves ids in batches, so that the creation of a node needs no round trip for its id.
 //!
 //! Ids left over when the client stops are lost; there are 2^63 of them. What must stay true: a
 //! thread that waits while another one fetches ids can be interrupted. It does not wait longer than

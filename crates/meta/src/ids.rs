@@ -1,4 +1,4 @@
-//! Numbers of new nodes and slices.
+//! Ids of new nodes and slices.
 
 use sluice_types::{FsResult, Ino};
 

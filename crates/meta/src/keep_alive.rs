@@ -1,7 +1,7 @@
 //! Heartbeats of programs that hold a volume open without a mount.
 //!
-//! What must stay true: the last heartbeat has ended before the session ends. Otherwise it would
-//! write the session again.
+//! What must stay true: the last heartbeat has ended before the session ends. Otherwise the
+//! heartbeat would write the record of the session again.
 
 use std::sync::Arc;
 

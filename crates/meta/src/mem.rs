@@ -1,9 +1,9 @@
-//! The reference engine: a map in memory, exactly as weak as the contract.
+//! The reference engine: a map in memory that guarantees no more than the contract.
 //!
 //! Each record of a read, a list or a page is looked up separately, and other threads may run in
 //! between. A commit checks only what it is told to expect. So an operation that forgot a guard
-//! fails here as it would on a real database. A simulation draws the order in which the records of
-//! a list are looked up ([`MemEngine::drawn`]). Otherwise it is the order of the keys.
+//! fails here as it would on a real database. In a simulation, a random order is used for the
+//! records of a list ([`MemEngine::drawn`]). Otherwise it is the order of the keys.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -277,14 +277,6 @@ impl Engine for MemEngine {
     fn snapshot(&self, _: usize) -> Result<Option<Arc<dyn Snapshot>>, EngineError> {
         let rows = Mutex::new(self.records());
         Ok(Some(Arc::new(Frozen(Self(Arc::new(Shared { rows, ..Shared::default() }))))))
-    }
-
-    fn sync(&self) -> Result<(), EngineError> {
-        Ok(())
-    }
-
-    fn harden(&self) -> Result<(), EngineError> {
-        Ok(())
     }
 
     fn remove_volume(&self) -> Result<(), EngineError> {

@@ -3,9 +3,9 @@
 //! Changes start from cached records, so they need no read before the commit. A record that an
 //! operation takes from here becomes an expectation of its commit. If the record is stale, the
 //! commit conflicts, and the operation runs again with the records of the engine. So a stale record
-//! costs one trip, and no wrong result. The times and links of a directory are an exception: the
-//! commit does not compare them, and the kernel gets them with the answer. So a change uses no
-//! record that is older than what the kernel caches.
+//! costs one round trip, but causes no wrong result. The times and links of a directory are an
+//! exception: the commit does not compare them, and the answer contains them. So an operation never
+//! uses a record that is older than the attributes that the kernel may have cached.
 //!
 //! Lookups and getattr use it if the mount enabled that, and only while a listener follows the
 //! changes of other clients ([`RecordCache::trust`]).

@@ -1,4 +1,4 @@
-//! A new session.
+//! Creates a new session.
 
 use crate::{
     change_log::Line,

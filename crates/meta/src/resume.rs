@@ -1,9 +1,9 @@
-//! Takes over the session of a dead process: its identity, the commits that may still be on their
-//! way, and which of its commits happened.
+//! Takes over the session of a dead process. It takes its identity, makes its late commits fail,
+//! and finds out which of its commits happened.
 //!
 //! What must stay true: once a session is taken over, no commit of the dead process can happen any
-//! more. For each commit that was sent, it is known whether it happened, unless other clients took
-//! this one for dead.
+//! more. For each commit that was sent, it is known whether it happened, unless the client was
+//! fenced.
 
 use std::time::{Duration, Instant};
 

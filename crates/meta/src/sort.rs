@@ -1,7 +1,8 @@
-//! More records than memory holds, in order: sorted runs in a file, merged as they are read.
+//! Sorts more records than fit into memory (external merge sort): writes sorted runs to a file, and
+//! merges them when they are read.
 //!
-//! What must stay true: memory is one buffer while records come in, and a page for each run while
-//! they go out; the file has no name, so that nothing stays behind.
+//! What must stay true: the memory use is one buffer while records are added, and one page for each
+//! run while they are read. The file has no name, so it disappears with the process.
 
 use std::{
     cmp::Reverse,

@@ -1,7 +1,7 @@
-//! What a client counts of its metadata operations.
+//! The metrics of metadata operations of a client.
 //!
-//! What must stay true: counting reads no clock for what goes through a batch: a batch reads it
-//! when an operation is queued, when the batch begins and when it ends.
+//! What must stay true: counting adds no clock reads for operations of a batch. The batch reads the
+//! clock anyway: when an operation is queued, when the batch begins and when it ends.
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,8 @@
-//! Empties the trash: removes hours that are older than the volume keeps them.
+//! Empties the trash: removes the hour directories that are older than the trash period of the
+//! volume.
 //!
-//! What must stay true: if one hour cannot be emptied, the others are emptied all the same. The
-//! remaining work is visible.
+//! What must stay true: if one hour directory cannot be emptied, the others are still emptied.
+//! Metrics show the remaining work.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},

@@ -1,6 +1,7 @@
-//! The change log is trimmed: by the age of its lines, and by their number.
+//! Trims the change log: by the age of its lines and by their count.
 //!
-//! What must stay true: lines go from the first on, so that what is left has no gap.
+//! What must stay true: lines are removed from the oldest on, so that the remaining lines have no
+//! gap.
 
 use sluice_types::FsResult;
 

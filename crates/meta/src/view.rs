@@ -1,9 +1,9 @@
 //! What an operation sees: the records it asked for, with the batch's earlier operations on top.
 //!
 //! An operation runs from its beginning each time. When it asks for a record that is not here yet,
-//! it stops. The batch then fetches all requested records of its operations in one trip, and runs
-//! them again. So an operation must be a pure function of its view. Its number of trips is the
-//! number of times it stopped.
+//! it stops. The batch then reads all requested records of its operations in one round trip, and
+//! runs the operations again. So an operation must be a pure function of its view. The number of
+//! its round trips is the number of times that it stopped.
 
 mod lines;
 mod places;

@@ -1,7 +1,7 @@
 //! The waiters for locks, and how they learn that a lock may be free.
 //!
-//! One thread receives the notices of other clients, only while there are waiters. JuiceFS clients
-//! send none, so a waiter also tries again from time to time.
+//! One thread receives the change notifications of other clients, but only while there are waiters.
+//! JuiceFS clients send none, so each waiter also retries periodically.
 
 use std::{
     sync::{Arc, Weak},

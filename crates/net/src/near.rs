@@ -1,11 +1,11 @@
 //! How to wait for the answers of a server: by polling or by sleeping, depending on recent round
 //! trips.
 //!
-//! To sleep and to wake up takes longer than the answer of a near server (one with a short round
-//! trip). So the answer of such a server is polled. What must stay true: polling costs almost
-//! nothing for a far server. A near server may be slow for a short time, and is polled again later.
-//! It cannot be recognised by answers for which the thread sleeps, because these take as long as
-//! those of a far server.
+//! For a near server (one with a short round trip), sleeping and waking up takes longer than the
+//! answer. So the answer of such a server is polled. What must stay true: polling costs almost
+//! nothing for a far server. A near server that was slow for a short time is polled again later.
+//! The code must poll to find this out: if the thread sleeps, answers of a near server take as long
+//! as those of a far server.
 
 use std::time::Duration;
 

@@ -1,9 +1,8 @@
-//! The byte stream of a connection, encrypted or not: it sends as the server receives, and receives
-//! as data comes.
+//! The byte stream of a connection, encrypted or not. It sends and receives at the same time.
 //!
-//! What must stay true: a wait never outlasts its deadline. While the server has no room for what
-//! we send, we receive what it sends, so that the two never wait for each other. The answer of a
-//! near server is polled (`near.rs`).
+//! What must stay true: a wait never outlasts its deadline. While the server does not accept data,
+//! the client receives the data that the server sends. So client and server never wait for each
+//! other (deadlock). The answer of a near server is polled (`near.rs`).
 
 use std::{
     io::{self, ErrorKind, Read, Write},

@@ -1,7 +1,8 @@
-//! Encryption: what a server must prove before we send anything, and what we prove to it.
+//! TLS: how the client verifies the server before it sends data, and how the client authenticates
+//! itself.
 //!
-//! What must stay true: a certificate is accepted only if it proves what was requested, and never
-//! with a forged signature.
+//! What must stay true: a certificate is accepted only if it passes the requested checks. Its
+//! signature is always checked.
 
 use std::{
     fmt::Display,

@@ -1,7 +1,6 @@
 //! The configuration of a volume's object store.
 //!
-//! What must stay true: no secret in here shows in a log or a message; [`Secret`] prints itself as
-//! `***`.
+//! What must stay true: no secret appears in a log or a message; [`Secret`] prints itself as `***`.
 
 use std::{fmt, time::Duration};
 

@@ -1,6 +1,6 @@
 //! Storages of `JuiceFS` that have no driver, with the reason of each.
 //!
-//! What must stay true: whoever names one is told what to use instead.
+//! What must stay true: the error for each of these storages says what to use instead.
 
 use crate::{
     drivers::{Driver, names},

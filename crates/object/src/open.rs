@@ -1,8 +1,8 @@
 //! Opens the object store that a volume's settings describe, with all layers.
 //!
-//! What must stay true: the order of the layers. Encryption is outermost, so that a retry sends the
-//! same bytes. A wait for bandwidth does not count against the deadline of a try. The counters
-//! count tries. A shard is chosen by the key with its prefix.
+//! What must stay true: the order of the layers does not change. Encryption is outermost, so that a
+//! retry sends the same bytes. A wait for bandwidth does not count against the deadline of a try.
+//! The counters count tries. A shard is chosen by the key with its prefix.
 
 use std::sync::Arc;
 

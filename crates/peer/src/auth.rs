@@ -1,9 +1,9 @@
 //! How two clients of a group prove to each other that they know the group's key.
 //!
-//! The server sends a greeting and a nonce, the client a nonce and a proof, the server a proof. A
-//! proof is an HMAC-SHA-256 over the role, both nonces, the volume, the group, and the binding of
-//! the connection (what TLS exports; nothing without TLS). What must stay true: before the client's
-//! proof is right, the server says nothing but its nonce.
+//! The member sends a greeting and a nonce. The client sends a nonce and a proof. The member sends
+//! a proof. A proof is an HMAC-SHA-256 over the role, both nonces, the volume, the group, and the
+//! binding of the connection (what TLS exports; nothing without TLS). What must stay true: before
+//! it has verified the client's proof, the member sends only the greeting and its nonce.
 
 use std::{fmt, io, time::Duration};
 

@@ -1,9 +1,10 @@
-//! The frames between clients of a cache group: requests, answers, and their parts as bytes.
+//! The wire format between clients of a cache group: requests, answers, and the encoding of their
+//! parts.
 //!
 //! All numbers are little endian. A request is a head of [`Request::BYTES`] bytes, and a payload
 //! for [`Kind::Put`]. An answer is a head of [`Head::BYTES`] bytes, the checksums of its payload,
-//! and the payload. What must stay true: a head that is not understood ends the connection, and no
-//! length that comes from the network is trusted above its limit.
+//! and the payload. What must stay true: an invalid header closes the connection. Every length from
+//! the network is checked against its limit.
 
 use std::ops::Range;
 

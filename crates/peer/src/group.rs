@@ -1,8 +1,8 @@
 //! A client of a cache group: whom it asks for a block.
 //!
-//! What must stay true: nobody waits for a member longer than members usually take, and a client
-//! that gets no answer reads the object store itself. The metadata engine is asked once at the
-//! start, and when nobody answers; otherwise a newer list comes from the members.
+//! What must stay true: no read waits for a member longer than members usually take. A client that
+//! gets no answer reads the object store. The client reads the list of members from the database at
+//! the start, and if no member answers. Otherwise it gets newer lists from the members.
 
 use std::{
     fmt,

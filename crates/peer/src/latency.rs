@@ -1,4 +1,4 @@
-//! How long a member takes to begin its answers, so that a slow one can be told from a busy one.
+//! Measures the time until a member begins to answer, to distinguish a slow member from a busy one.
 
 use std::{
     sync::atomic::{AtomicU32, Ordering},

@@ -2,9 +2,9 @@
 //! object store once.
 //!
 //! [`Group`] asks other members for blocks, [`Server`] answers them. The data path knows neither:
-//! it sees a [`Peers`](sluice_data::Peers). What must stay true: nobody without the group's key
-//! learns anything, and whatever a member does, a client that can read the object store gets the
-//! right bytes.
+//! it sees a [`Peers`](sluice_data::Peers). What must stay true: a client without the group's key
+//! gets no data. A client that can read the object store gets the right bytes, even if a member
+//! fails.
 
 mod auth;
 mod blocks;

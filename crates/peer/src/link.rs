@@ -2,7 +2,7 @@
 //! back in any order.
 //!
 //! What must stay true: every request gets an answer or an error, at the latest when the connection
-//! ends. No byte is passed on whose checksum does not fit.
+//! ends. Bytes with a wrong checksum are never returned.
 
 use std::{
     io,

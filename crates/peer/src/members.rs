@@ -1,4 +1,4 @@
-//! The members of a group, as clients know them.
+//! The list of members of a group that a client has.
 
 use serde::{Deserialize, Serialize};
 

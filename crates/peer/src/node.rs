@@ -1,5 +1,5 @@
-//! A member as this client knows it: its connections, how fast it answers, and whether it is left
-//! alone for a while.
+//! The state of one member in this client: its connections, its latency, and whether this client
+//! sends it no requests for a while.
 
 use std::{
     io,

@@ -1,8 +1,8 @@
 //! Which member of a group owns a block: weighted rendezvous hashing.
 //!
 //! What must stay true: the owner depends on the names and weights of the members alone, so that
-//! all clients with the same list agree. If a member comes or goes, only blocks move that it gets
-//! or had.
+//! all clients with the same list agree. If a member joins, only the blocks that it now owns move.
+//! If a member leaves, only the blocks that it owned move.
 
 use sluice_data::BlockKey;
 use xxhash_rust::xxh3::xxh3_64_with_seed;

@@ -1,8 +1,8 @@
-//! The side of a member that others ask.
+//! The server side of a member.
 //!
-//! What must stay true: before a client has proved that it knows the key, it costs a small piece of
-//! memory and [`HANDSHAKE`](crate::auth::HANDSHAKE) at most. A client that does not take its
-//! answers is not read from. All answers that wait together stay within a budget.
+//! What must stay true: before a client has proved that it knows the key, it uses only little
+//! memory, and for at most [`HANDSHAKE`](crate::auth::HANDSHAKE). If a client does not receive its
+//! answers, no more requests are read from it. The memory of all waiting answers is limited.
 
 use std::{
     io,

@@ -1,4 +1,4 @@
-//! What the connections of a member share.
+//! The state that all connections of a member share.
 
 use std::sync::Arc;
 

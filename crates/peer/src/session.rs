@@ -1,7 +1,7 @@
-//! One connection of another client: its requests, and the answers to them.
+//! Serves one connection of another client: reads its requests and sends the answers.
 //!
-//! What must stay true: all requests that have arrived are answered together. One that has to wait
-//! for the object store holds up none behind it.
+//! What must stay true: all requests that have arrived are answered together. A request that must
+//! wait for the object store does not delay the requests after it.
 
 use std::{io, ops::Range, os::unix::fs::FileExt as _, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What a client of a group counts.
+//! The metrics of a client of a cache group.
 
 use sluice_types::metrics::{Buckets, Counter, Gauge, Histogram};
 

@@ -1,8 +1,8 @@
-//! Encryption between clients of a group: each member has a certificate of its own, and its record
-//! says which.
+//! Encryption between clients of a group: each member has its own certificate, and the member
+//! record contains its fingerprint.
 //!
-//! What must stay true: a client talks only to who holds the key of the certificate whose
-//! fingerprint the member's record names. No authority is asked.
+//! What must stay true: a client sends data only to a server that has the private key of the
+//! certificate with the fingerprint in the member record. No certificate authority is used.
 
 use std::{io, sync::Arc};
 

@@ -1,6 +1,6 @@
-//! One operation of a program, whatever it is, with a mark by which its commit is known.
+//! One operation of a program, with a mark that identifies its commit.
 //!
-//! What must stay true: an operation carries its mark into the commit whenever it changes anything.
+//! What must stay true: if an operation changes anything, its commit contains its mark.
 
 use sluice_meta::{
     Stop, View,

@@ -1,4 +1,5 @@
-//! What a program does next: drawn from what there is, by the theme of the seed.
+//! Chooses the next operation of a program at random, from the existing files and the theme of the
+//! seed.
 
 use bytes::Bytes;
 use sluice_meta::{

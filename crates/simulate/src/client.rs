@@ -1,5 +1,4 @@
-//! One client: threads that do what programs do, keep files open, and look whether what they were
-//! told is true.
+//! One client: its threads run the operations of programs, keep files open, and check the answers.
 //!
 //! It opens and closes files in the order in which a mount does.
 

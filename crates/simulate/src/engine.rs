@@ -1,10 +1,9 @@
-//! The engine of one client: each call takes its time on the way there and on the way back, and may
-//! go wrong.
+//! The engine of one client: each request and each answer is delayed, and each call may fail.
 //!
-//! It promises no more than the contract: a list has no order and no common moment, a listing may
-//! repeat entries, and a page may be empty. It never breaks the contract: a commit that it reports
-//! as not happened did not happen and will not, and one whose answer it loses may have happened,
-//! not, or happen later.
+//! It guarantees no more than the contract: the records of a list have no order and may be of
+//! different times, a listing may repeat entries, and a page may be empty. It never violates the
+//! contract. A commit that it reports as failed did not happen and will not happen. A commit whose
+//! answer is lost may have happened, may happen later, or may never happen.
 
 use std::{sync::Arc, time::Duration};
 

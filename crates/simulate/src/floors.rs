@@ -1,7 +1,7 @@
-//! What each client was shown, so that it is not shown anything older.
+//! The newest state that each client has seen. A client must not see an older state after it.
 //!
-//! What must stay true: an answer raises the floor to the first moment at which it was true, no
-//! further. The floor applies to calls that begin after the answer.
+//! What must stay true: an answer raises the floor only to the first moment at which the answer was
+//! true. The floor is the lower bound for calls that begin after the answer.
 
 use std::collections::BTreeMap;
 

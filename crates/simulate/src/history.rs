@@ -1,8 +1,8 @@
 //! The history of records, by which answers are checked.
 //!
 //! Time is counted in commits. An answer of the engine must have been true at some moment between
-//! request and answer. A cached answer may be older, but not older than what the same client was
-//! told before its request.
+//! request and answer. A cached answer may be older, but not older than an earlier answer to the
+//! same client.
 
 use std::collections::BTreeMap;
 

@@ -1,10 +1,11 @@
 //! A simulator of many clients of one volume: one seed decides all that happens, and replays it.
 //!
 //! The clients are the real ones, over the in-memory engine. Threads run one at a time, in virtual
-//! time. So a trip, a commit, an answer, a death or a jump of the clocks may come between any two
-//! others. After each round the simulator checks: answers to programs were true, the files form one
-//! tree, counters are right, open files exist, caches equal the records of the engine, locks
-//! exclude each other, and a client that believes to have a lock has it.
+//! time. So a request, a commit, an answer, the death of a client or a jump of the clocks may
+//! happen between any two others. After each round the simulator checks: answers to programs were
+//! true, the files form one tree, counters are right, open files exist, caches equal the records of
+//! the engine, locks exclude each other, and a client really holds each lock that it believes it
+//! holds.
 //!
 //! Each answer about names must have been true at some moment between call and return. In one of
 //! eight seeds the clients are whole mounts (`Vfs`) without file data. There, an open must see all
@@ -12,8 +13,8 @@
 //! contains every name that existed during all of it. In these seeds answers are processed in a
 //! random order.
 //!
-//! The engine is as weak as the contract: a list and a page of a scan may show each record as of a
-//! different moment.
+//! The engine guarantees no more than the contract: in a list or a page of a scan, each record may
+//! be of a different moment.
 //!
 //! What must stay true: nothing but the seed and the code decides what happens.
 //!
@@ -21,24 +22,25 @@
 //!
 //! Each row undoes one fix by hand, or puts in one fault. Seeds then run from 0 on, and one of the
 //! first 10,000 must show the fault. The table has the first that did. Seeds change with the code:
-//! the numbers only say how long the search takes. The last row is too rare as yet: few seeds ask
-//! for attributes while others write the file and its name goes.
+//! the numbers only say how long the search takes. The fault of the last row is still found too
+//! rarely. In few seeds, a client reads attributes while other clients write the file and its name
+//! is removed.
 //!
 //! | Undone or put in | Seed |
 //! |---|---|
 //! | An open does not wait for the batch that destroys the file (B2 of `docs/findings.md`) | 3 |
 //! | The directories above the target of a move are not guarded (B3) | 3941 |
-//! | A commit that is processed late is believed (B5) | 19 |
-//! | Whoever cleans up after a session does not look whether it came back (B6) | 219 |
-//! | A commit whose answer was lost is sent again without asking | 1 |
+//! | The answer to a commit that is processed late overwrites newer cached records (B5) | 19 |
+//! | The cleanup of a session does not check whether it was created again (B6) | 219 |
+//! | A commit whose answer was lost is sent again, without a check whether it happened | 1 |
 //! | A commit whose answer was lost counts usage once more when it is found done | 3 |
-//! | A file opened again after its last close loses its record all the same | 182 |
+//! | If a file is opened again after its last close, its record is still deleted | 182 |
 //! | The target directory of a rename is not guarded | 4573 |
 //! | A mount does not register a file before it opens it | 996 |
 //! | A mount keeps its list of slices when it commits another | 36 |
-//! | An open believes attributes that are less than a second old | 36 |
+//! | An open uses cached attributes that are less than a second old | 36 |
 //! | The result of a change goes to a file that was closed meanwhile (V4) | 580 |
-//! | A change of names drops an answer for what was known before (V5) | 67940 |
+//! | After a change of names, an answer is dropped in favour of older attributes (V5) | 67940 |
 
 mod act;
 mod choose;

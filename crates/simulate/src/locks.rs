@@ -1,4 +1,4 @@
-//! Locks of files: what an owner believes that he holds, and what is on record.
+//! Locks of files: compares the locks that an owner believes it holds with the lock records.
 //!
 //! A file counts as five parts: four ranges of record locks, and the whole for `flock(2)`.
 

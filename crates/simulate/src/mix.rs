@@ -1,4 +1,4 @@
-//! What is drawn, and how often.
+//! A random choice with weights.
 
 use sluice_types::Rng;
 

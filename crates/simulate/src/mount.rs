@@ -1,13 +1,13 @@
-//! One client as a mount: programs call a real [`Vfs`], and what they are told is compared with
-//! what records were.
+//! One client as a mount: programs call a real [`Vfs`], and the answers are compared with the
+//! history of the records.
 //!
-//! Bytes of files are no part of it: a write commits a new slice as the data path does once its
-//! blocks are stored, and a read asks for the slices. So caches, open files and the order in which
-//! answers are processed are those of a mount.
+//! The content of files is not simulated. A write commits a new slice, as the data path does after
+//! the blocks are stored. A read reads the list of slices. So caches, open files and the order in
+//! which answers are processed are those of a mount.
 //!
-//! What must stay true: nothing is demanded of an answer but what the mount promises: what was
-//! asked of the engine was true since the call began, and what was remembered is no older than what
-//! this client was told before.
+//! What must stay true: an answer is checked only against the guarantees of a mount. An answer of
+//! the engine was true at some moment after the call began. A cached answer is not older than an
+//! earlier answer to this client.
 
 use std::{
     sync::{Arc, OnceLock},

@@ -1,8 +1,8 @@
-//! Whether answers about names are possible: each must be true at some moment between call and
-//! return.
+//! Checks answers about names: each must have been true at some moment between call and return.
 //!
-//! What must stay true: an answer that could be right is never called wrong. Several operations in
-//! one commit are only known by what they leave behind, so nothing is said of their names.
+//! What must stay true: a correct answer is never reported as wrong (no false positives). If one
+//! commit contains several operations, only their combined result is known. So their names are not
+//! checked.
 
 use sluice_meta::{
     op::At,

@@ -1,4 +1,4 @@
-//! Who takes part in a simulation: a client of the metadata alone, or a whole mount.
+//! The participants of a simulation: a client of the metadata alone, or a whole mount.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,9 +1,9 @@
 //! The scheduler: runs threads one at a time, in virtual time, in an order that one seed decides.
 //!
-//! Each thread that waits says until when. The thread whose time comes first runs next. A thread
-//! that waits for the network or yields waits for as long as the seed says: mostly for a short
-//! time, sometimes for long. What must stay true: a thread reads and writes shared data only while
-//! it is the one that runs.
+//! Each waiting thread states when its wait ends. The thread whose time comes first runs next. A
+//! thread that waits for the network or yields waits for as long as the seed says: mostly for a
+//! short time, sometimes for long. What must stay true: a thread reads and writes shared data only
+//! while it is the one that runs.
 
 use std::{
     collections::HashMap,

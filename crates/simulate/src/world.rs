@@ -1,5 +1,5 @@
-//! What all clients of a simulation share: the records, the clocks, what goes wrong, and what was
-//! seen to be wrong.
+//! The state that all clients of a simulation share: the records, the clocks, the faults that are
+//! injected, and the errors that were found.
 //!
 //! What must stay true: its lock is never held while another thread may run.
 

@@ -1,8 +1,8 @@
-//! Whether tests can mount here.
+//! Checks whether tests can mount on this machine.
 //!
 //! What must stay true: a test that needs a mount and cannot have one fails. Only
-//! `SLUICE_TEST_NO_FUSE=1`, which says that this machine is known to have no FUSE, lets it pass
-//! without having tested anything.
+//! `SLUICE_TEST_NO_FUSE=1`, which states that this machine has no FUSE, lets the test pass without
+//! a check.
 
 use std::{env, fs::File};
 

@@ -1,6 +1,6 @@
 //! What the tests of the other crates share: the conformance suite of the engines, the suite of the
-//! operations on them, and the means to make engines fail, wait and be counted. For development
-//! only: no product crate may depend on it.
+//! operations on them, and the means to make engines fail, wait and be counted. Only tests use it:
+//! no crate of the program may depend on it.
 //!
 //! Everything here reports a fault by panicking, with enough in the message to repeat the run.
 

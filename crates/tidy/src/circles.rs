@@ -1,8 +1,8 @@
 //! No two files of a crate use each other, directly or indirectly. So each can be read and tested
 //! with what is below it.
 //!
-//! Neither do two sibling modules, each with all that is below it. So the modules of a folder have
-//! an order in which every dependency goes down.
+//! The same holds for two sibling modules with all their submodules. So the modules of a directory
+//! have an order in which every dependency points downwards.
 //!
 //! A file uses another one if it names something of it: in a `use`, or by a path. A name that a
 //! parent re-exports belongs to the file that defines it. A parent that only declares its children

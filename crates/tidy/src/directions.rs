@@ -1,5 +1,5 @@
-//! Which crate may depend on which, checked in the manifests. The table is the architecture:
-//! whoever adds a dependency between crates adds it here.
+//! Which crate may depend on which, checked in the manifests. The table defines the architecture: a
+//! new dependency between crates must be added here.
 
 use crate::{Fault, Source, sources::DEV_CRATES};
 

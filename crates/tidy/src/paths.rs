@@ -1,5 +1,5 @@
-//! The names that a file of Rust uses, by their paths. Words and signs are all that is told apart;
-//! that is enough for what this workspace writes.
+//! The names that a file of Rust uses, by their paths. It distinguishes only words and punctuation,
+//! which is enough for the code of this workspace.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Prose is read in narrow lines: comments and documents wrap at 100 columns.
+//! Comments and documents wrap at 100 columns.
 
 use std::path::Path;
 

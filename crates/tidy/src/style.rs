@@ -1,5 +1,5 @@
-//! The rules on how a file is written. They read text, not syntax: simple, and right about this
-//! workspace.
+//! The rules on how a file is written. They check text, not syntax. This is simple, and sufficient
+//! for this workspace.
 
 use crate::{
     Fault, Source,

@@ -1,5 +1,5 @@
-//! The repository speaks of the project alone: nothing of the place where it was written, which a
-//! reader cannot see.
+//! The repository describes only the project. It does not mention the environment in which it was
+//! written, because readers do not have this environment.
 
 use crate::{Fault, Source};
 

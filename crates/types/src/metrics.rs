@@ -1,8 +1,8 @@
-//! Numbers that a program counts while it works: atomics, so that counting costs nothing worth
-//! mentioning.
+//! Numbers that a program counts while it works: atomics, so that the cost of counting is
+//! negligible.
 //!
-//! What must stay true: counting takes no lock and never waits. Whoever shows the numbers takes the
-//! differences.
+//! What must stay true: counting takes no lock and never waits. Code that shows rates computes the
+//! differences of two reads.
 
 use std::{
     sync::{

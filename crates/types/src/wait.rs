@@ -1,8 +1,8 @@
 //! How threads wait for time and for each other, and the clock for such waits.
 //!
 //! A simulation replaces both: it runs many clients in one process, one thread at a time and in
-//! virtual time ([`Scheduler`]). What must stay true: for a thread that no scheduler runs, this
-//! costs one check of a thread-local flag, no more.
+//! virtual time ([`Scheduler`]). What must stay true: for a thread that is not part of a
+//! simulation, a wait costs only one additional check of a thread-local flag.
 
 use std::{
     cell::{Cell, RefCell},

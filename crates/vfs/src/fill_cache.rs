@@ -1,8 +1,8 @@
 //! The request of `.control` that fetches files into the block cache, drops them from it, or counts
 //! what of them is there.
 //!
-//! What must stay true: memory does not grow with the tree or the files. What is removed meanwhile
-//! is no failure. Nobody fetches a file that it may not read.
+//! What must stay true: memory does not grow with the tree or the files. A file that is removed
+//! meanwhile is not a failure. No user can fetch a file that the user may not read.
 
 use std::{
     collections::BTreeMap,

@@ -1,7 +1,7 @@
 //! Locks that are held through one handle, and whether they are still valid.
 //!
-//! What must stay true: a lock that was acquired before this client was taken for dead never
-//! becomes valid again, and calls through the handle fail until it is closed.
+//! What must stay true: a lock that was acquired before this client was fenced never becomes valid
+//! again. Calls through the handle fail until the handle is closed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

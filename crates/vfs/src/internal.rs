@@ -1,8 +1,8 @@
 //! The internal files, which exist only in a mount: `.accesslog`, `.stats`, `.config`, `.control`.
 //! The name `.trash` leads to the trash.
 //!
-//! What must stay true: none of them ever reaches an engine, and no name of theirs can be made or
-//! removed.
+//! What must stay true: no request for an internal file reaches an engine. Their names cannot be
+//! created or removed.
 
 use std::sync::{Arc, OnceLock};
 

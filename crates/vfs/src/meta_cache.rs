@@ -30,9 +30,10 @@
 //!   answered           marked    -            -        -            -          -
 //! ```
 //!
-//! 1. The attributes are forgotten instead, if a change of another client was announced after this
-//!    change began, or an answer is known that was asked for after that.
-//! 2. The last attributes of a node that is no file go to the removed nodes.
+//! 1. The attributes are forgotten instead, if a change notification of another client arrived
+//!    after this change began, or if the client has an answer to a request that was sent after
+//!    that.
+//! 2. If the node is not a regular file, its last attributes are stored in `removed_nodes`.
 //! 3. The result of a change that is still under way is not kept either, because it is unknown
 //!    which of both came last.
 //! 4. The caller gets all names of the directory (for `Any`: of all directories) that the kernel

@@ -1,4 +1,4 @@
-//! An operation that is counted, and its line in the access log.
+//! Counts one operation, and writes its line in the access log.
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! Open, create, flush and the last close of files.
 //!
-//! What must stay true: a file counts as open here from before the trip that opens it until after
+//! What must stay true: a file counts as open from before the round trip that opens it until after
 //! its last close. Every open of a file reads from the engine, so that it sees what other clients
 //! closed.
 

@@ -1,5 +1,6 @@
 //! Requests that the kernel sends again to a successor of a dead process. If the dead process
-//! completed a request, it is not run again, and gets the answer that it would have had.
+//! completed a request, the request is not run again. It gets the answer that the dead process
+//! would have sent.
 //!
 //! What must stay true: a request counts as done only if its commit happened.
 

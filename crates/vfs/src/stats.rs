@@ -1,4 +1,4 @@
-//! Gathers what all parts of a mount count.
+//! Collects the metrics of all parts of a mount.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! The requests of `.control` on whole trees. They use the same functions as the command line.
 //!
 //! What must stay true: what is created or removed here is treated as if it had happened through
-//! the mount, and is invalidated in the kernel. No user sees the content of directories that it may
-//! not list.
+//! the mount, and is invalidated in the kernel. No user sees the content of directories that the
+//! user may not list.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

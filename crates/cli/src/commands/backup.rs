@@ -5,8 +5,8 @@
 //! fast as the database returns it. All other work comes after that, at the lowest priority. Where
 //! there are no snapshots, the backup leaves the database to others for most of the time.
 //!
-//! What must stay true: an object has its name only once the backup is whole. Files without names
-//! hold it until then, so that nothing is left of a backup whose process is killed.
+//! What must stay true: an object gets its name only when the backup is complete. Files without
+//! names hold it until then, so that nothing is left of a backup whose process is killed.
 
 use std::{
     env,

@@ -1,4 +1,4 @@
-//! `sluice changelog`: prints the lines of the change log, and goes on with those that come.
+//! `sluice changelog`: prints the lines of the change log, then prints new lines as they are added.
 
 use std::{collections::BTreeSet, process::ExitCode, time::Duration};
 

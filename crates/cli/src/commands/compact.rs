@@ -1,4 +1,4 @@
-//! `sluice compact`: merges the slices of files, in the process that serves them.
+//! `sluice compact`: merges the slices of files; the mount process does the work.
 
 use std::{
     path::{Path, PathBuf},

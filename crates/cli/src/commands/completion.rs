@@ -1,4 +1,4 @@
-//! `sluice completion`: what a shell needs to complete command lines.
+//! `sluice completion`: prints the completion script of a shell.
 
 use std::process::ExitCode;
 

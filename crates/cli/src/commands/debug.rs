@@ -1,7 +1,7 @@
-//! `sluice debug`: collects what somebody needs who looks into a problem with a mount.
+//! `sluice debug`: collects the information that is needed to examine a problem with a mount.
 //!
-//! What must stay true: no secret is in what is written. Everything goes through `scrub` on its
-//! way, and the environment of the server is not read.
+//! What must stay true: the output contains no secret. All of it passes through `scrub`, and the
+//! environment of the mount process is not read.
 
 use std::{
     collections::VecDeque,

@@ -1,6 +1,6 @@
 //! `sluice dump`: the metadata of a volume as a file.
 //!
-//! What must stay true: the file has its name only once it is whole.
+//! What must stay true: the file gets its name only when it is complete.
 
 use std::{
     fs::{self, File},

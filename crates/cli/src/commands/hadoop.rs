@@ -1,4 +1,4 @@
-//! Settings that only the Hadoop client of `JuiceFS` follows; here they are kept for it.
+//! Settings that only the Hadoop client of `JuiceFS` uses. Sluice stores them for it.
 //!
 //! What must stay true: a setting that is not given stays as it is.
 

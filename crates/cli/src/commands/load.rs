@@ -1,4 +1,4 @@
-//! `sluice load`: makes a volume of a dump, or says what a dump holds.
+//! `sluice load`: creates a volume from a dump, or lists the content of a dump.
 
 use std::{
     env,

@@ -1,7 +1,7 @@
-//! `sluice mdtest`: how many files a second the metadata engine takes.
+//! `sluice mdtest`: measures how many files per second the metadata engine can create.
 //!
-//! Creates directories and files through the metadata layer alone, with a slice committed to each
-//! file but no object put: the same work as the command of that name of JuiceFS.
+//! Creates directories and files through the metadata layer alone. It commits a slice to each file,
+//! and stores no object. `juicefs mdtest` does the same work.
 
 use std::{process::ExitCode, thread, time::Instant};
 

@@ -1,4 +1,4 @@
-//! `sluice restore`: what an hour directory of the trash holds becomes trees again.
+//! `sluice restore`: rebuilds the trees in an hour directory of the trash.
 //!
 //! What must stay true: nothing that exists is replaced. Names in the trash say where a file was
 //! and what it was called, but are cut at 255 bytes: the end of a longer one is lost.

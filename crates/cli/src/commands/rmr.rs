@@ -1,4 +1,4 @@
-//! `sluice rmr`: removes trees inside the process that serves them.
+//! `sluice rmr`: removes trees; the mount process does the work.
 
 use std::{
     path::{Path, PathBuf},

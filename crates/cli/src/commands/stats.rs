@@ -1,4 +1,4 @@
-//! `sluice stats`: what a mount does at the moment, one line an interval.
+//! `sluice stats`: shows what a mount does now, one line per interval.
 
 use std::{
     collections::BTreeMap,

@@ -1,7 +1,8 @@
 //! `sluice warmup`: fetches files into the block cache of the mount that serves them, before
 //! programs read them.
 //!
-//! What must stay true: what could not be fetched is said, and the exit code is not 0.
+//! What must stay true: the command reports what could not be fetched, and its exit code is then
+//! not 0.
 
 use std::{
     collections::BTreeMap,

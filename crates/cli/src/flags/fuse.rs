@@ -1,6 +1,6 @@
 //! Flags about the mount itself.
 //!
-//! What must stay true: an option that nobody understands is an error.
+//! What must stay true: an unknown option is an error.
 
 use anyhow::{Context, Result};
 use clap::Args;

@@ -1,4 +1,4 @@
-//! Flags about the cache group, with the names of JuiceFS' paid edition.
+//! Flags about the cache group. They have the names of the paid edition of JuiceFS.
 
 use std::{net::IpAddr, time::Duration};
 

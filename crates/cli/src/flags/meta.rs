@@ -1,6 +1,6 @@
-//! Flags about metadata: the client's duties, and what the kernel may keep.
+//! Flags about metadata: the background work of the client, and what the kernel may cache.
 //!
-//! What must stay true: whatever is cached longer than `JuiceFS` does by default was asked for.
+//! What must stay true: by default, nothing is cached for longer than by `JuiceFS`.
 
 use std::{sync::Arc, time::Duration};
 

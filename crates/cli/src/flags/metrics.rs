@@ -1,4 +1,4 @@
-//! Flags about the numbers that a mount shows.
+//! Flags about the metrics of a mount.
 
 use std::{path::Path, time::Duration};
 

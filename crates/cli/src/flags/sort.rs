@@ -1,4 +1,4 @@
-//! Where commands sort what memory does not hold.
+//! The directory where commands sort data that does not fit into memory.
 
 use std::{env, path::PathBuf};
 

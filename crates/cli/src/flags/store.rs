@@ -1,6 +1,6 @@
-//! Flags about the object storage.
+//! Flags about the object store.
 //!
-//! What must stay true: what is not given is as the volume's settings say.
+//! What must stay true: a flag that is not given has the value of the volume's settings.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
-//! How often servers died, and what comes next.
+//! Counts how often mount processes died, and decides what the guardian does next.
 //!
-//! What must stay true: a server that dies again and again is not started for ever, and one that
-//! only waits for its engine is not given up too early.
+//! What must stay true: a mount process that dies again and again is not restarted for ever. A
+//! mount process that only waits for its database is not given up too early.
 
 use std::{
     collections::VecDeque,

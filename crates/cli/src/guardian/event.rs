@@ -1,4 +1,4 @@
-//! What happens to a guardian.
+//! The events that a guardian handles.
 
 use std::os::fd::OwnedFd;
 

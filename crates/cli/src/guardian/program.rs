@@ -1,7 +1,7 @@
 //! A program that can serve a mount: which file, with which arguments, in which environment.
 //!
-//! What must stay true: it is the same build each time it is started, whatever lies at its path by
-//! then.
+//! What must stay true: each start runs the same build, even if the file at its path was replaced
+//! meanwhile.
 
 use std::{
     env,
@@ -59,7 +59,7 @@ impl Program {
         Self { executable, call }
     }
 
-    /// Starts it as a server that talks to its guardian through `channel`.
+    /// Starts it as a mount process that talks to its guardian through `channel`.
     pub(super) fn start(&self, channel: OwnedFd) -> io::Result<Child> {
         let text = |bytes: &Vec<u8>| OsString::from_vec(bytes.clone());
         let arguments: Vec<OsString> = self.call.arguments.iter().map(text).collect();

@@ -1,6 +1,7 @@
-//! Sends the metrics of a mount to a Pushgateway and to Graphite, for machines that nobody can ask.
+//! Sends the metrics of a mount to a Pushgateway and to Graphite, for machines that Prometheus
+//! cannot reach.
 //!
-//! What must stay true: the mount works whatever becomes of it, and no step waits for ever.
+//! What must stay true: a failure here does not affect the mount, and each step has a deadline.
 
 mod gateway;
 mod graphite;

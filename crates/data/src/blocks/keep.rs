@@ -1,4 +1,4 @@
-//! What is kept of a block, in memory and in local files, and for how long.
+//! Puts blocks into the caches in memory and on disk, and drops them.
 
 use bytes::Bytes;
 

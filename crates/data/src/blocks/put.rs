@@ -1,4 +1,4 @@
-//! Storing a block: staged, or put into the object store.
+//! Stores a block: stages it, or puts it into the object store.
 
 use std::{pin::pin, sync::Arc, time::Instant};
 

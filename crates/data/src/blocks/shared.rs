@@ -1,8 +1,8 @@
-//! Blocks in a cache group: those that other clients have, and those that others ask for.
+//! Blocks in a cache group: reads blocks from other clients, and serves blocks to them.
 //!
-//! What must stay true: what another client asks for is never asked of a third one, so that two
-//! clients with different lists of members cannot wait for each other. The object store is read
-//! once for a block, whoever needs it.
+//! What must stay true: a request of another client is never forwarded to a third client. So two
+//! clients with different lists of members cannot wait for each other. Each block is read from the
+//! object store once, for local readers and for other clients.
 
 use std::{ops::Range, pin::pin, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Reads of the object store that several wait for.
+//! Reads of the object store for which several readers wait: one read per block.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! One directory of cache files with its limits. A thread of its own writes the blocks.
+//! One directory of cache files with its limits. A separate thread writes the blocks.
 
 use std::{
     fs,

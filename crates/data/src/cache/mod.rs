@@ -1,7 +1,7 @@
 //! The block caches: in memory for blocks in frequent use, in local files for longer.
 //!
-//! What must stay true: a cache may drop any block at any time, and never returns other bytes than
-//! the block's.
+//! What must stay true: a cache may drop any block at any time. It returns only the bytes of the
+//! block.
 
 mod dir;
 mod dir_index;

@@ -1,5 +1,5 @@
-//! Periodic work on a cache directory: it is scanned for files, and blocks that were unused for
-//! long are removed.
+//! Periodic work on a cache directory: scans it for files, and removes blocks that were not used
+//! for a long time.
 //!
 //! What must stay true: when the cache stops, it does not wait for this work.
 

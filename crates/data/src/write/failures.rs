@@ -2,8 +2,9 @@
 //! reported.
 //!
 //! What must stay true: every open file that could have written the data gets the error at its next
-//! fsync, even if another one got it before. One report is not enough: when a child process closes
-//! an inherited descriptor, the kernel flushes the file, and the child usually ignores the result.
+//! fsync, even if another open file has already reported it. One report is not enough: when a child
+//! process closes an inherited descriptor, the kernel flushes the file, and the child usually
+//! ignores the result.
 
 use sluice_types::{FsError, FsResult};
 

@@ -1,4 +1,4 @@
-//! The thread that uploads data without a flush by a program.
+//! The thread that uploads written data in the background, before a program flushes it.
 //!
 //! What must stay true: it never blocks on a file's lock for long, and never on the store or the
 //! metadata.

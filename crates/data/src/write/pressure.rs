@@ -1,4 +1,4 @@
-//! Wakes the flusher thread when memory is short, and ends it.
+//! Wakes the flusher thread when memory is short. Also stops the thread.
 
 use std::time::Duration;
 

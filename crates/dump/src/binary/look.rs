@@ -1,4 +1,4 @@
-//! What a binary dump holds, without loading it.
+//! Lists the content of a binary dump without loading it.
 
 use std::io::{self, Read};
 

@@ -1,8 +1,8 @@
 //! The binary form (JuiceFS 1.3 and later): segments of protocol buffers, then a footer.
 //!
-//! A segment is its kind (`u32`), its length (`u64`), both big endian, and a message. The records
-//! of the other kinds follow in any order. After the last segment stand the end mark, a footer
-//! with the offsets of the segments by kind, and the length of the footer (`u64`).
+//! A segment consists of its kind (`u32`), its length (`u64`), both big endian, and a message. The
+//! segments have any order. After the last segment come the end mark, a footer with the offsets of
+//! the segments by kind, and the length of the footer (`u64`).
 
 mod look;
 mod messages;

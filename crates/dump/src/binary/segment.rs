@@ -1,4 +1,4 @@
-//! Segments: what they hold, and how records become messages and messages records.
+//! Segments: their content, and the conversion between records and messages.
 
 use prost::Message;
 use sluice_meta::{

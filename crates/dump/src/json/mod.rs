@@ -1,8 +1,8 @@
 //! The JSON form: settings, counters and collections, then the tree of names.
 //!
 //! A node is an object of its attributes and content; a directory has its entries by name, in
-//! `entries`, which comes last. A file with several names stands under each of them. What follows
-//! from the tree (parents, usage, references of slices) is not there.
+//! `entries`, which comes last. A file with several names is listed under each name. The dump does
+//! not contain what can be computed from the tree (parents, usage, reference counts of slices).
 
 mod escape;
 mod members;

@@ -1,7 +1,7 @@
-//! Rows about backups of metadata: what files are made while backups are, one after the other, and
-//! what they cost the mount that has them made.
+//! Rows about backups of metadata: the rate of creates while backups run one after the other, and
+//! the memory that they cost the mount.
 //!
-//! What must stay true: a backup is under way for as long as files are made, and backups are whole.
+//! What must stay true: a backup runs during the whole measurement, and each backup is complete.
 
 use super::{Side, Turn, memory, metadata};
 use crate::rig::{self, Volume};

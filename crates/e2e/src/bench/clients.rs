@@ -1,8 +1,8 @@
 //! Rows about many clients: eight processes that create at once, in one directory and in a
 //! directory each.
 //!
-//! What must stay true: a client's start, which formats nothing but opens the volume, is no part of
-//! its rate.
+//! What must stay true: the start of a client is not part of the measured time. It only opens the
+//! volume and formats nothing.
 
 use super::{Side, Turn, metadata};
 use anyhow::Context;

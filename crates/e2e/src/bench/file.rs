@@ -1,8 +1,8 @@
 //! Rows about one large file: sequential write and read in requests of 1 MiB, random reads and
 //! writes of 4 KiB.
 //!
-//! What must stay true: each page of the file names itself and who wrote it last, and what is read
-//! is checked.
+//! What must stay true: each page of the file contains its own number and the number of its last
+//! write. All data that is read is checked.
 
 use super::{
     Turn,

@@ -1,7 +1,7 @@
-//! The bare engines: the rows of a small file, written with nothing around them.
+//! The limits of the engines: the database alone stores the records of small files.
 //!
-//! What must stay true: a file costs what it costs in the volume format, an entry, a node, a chunk
-//! and (SQL) a slice reference, at the durability that volumes have.
+//! What must stay true: a file consists of the same records as in a volume: an entry, a node, a
+//! chunk and (SQL) a slice reference. The durability is also the same.
 
 use super::Turn;
 use crate::rig::{Engine, Volume};

@@ -1,5 +1,4 @@
-//! Rows about memory: what the process that serves a mount holds after `bench` has run there, and
-//! at its highest.
+//! Rows about memory: the memory of the mount process after `bench` has run, and its highest value.
 
 use super::{Side, Turn, table::field};
 use anyhow::Context;

@@ -1,8 +1,8 @@
 //! Rows about single operations on metadata, one thread, and the geometric mean of all.
 //!
 //! What must stay true: a row means the same on both sides. Sluice measures itself (`bench-meta`);
-//! the figures of `JuiceFS` come from the benchmarks in its source, which whoever wants them has
-//! built.
+//! the figures of `JuiceFS` come from the benchmarks in its source, which the user must build
+//! first.
 
 use super::{NOTHING, Plan, Row, Side, Targets, Turn, Unit, all};
 use anyhow::{Context, bail, ensure};

@@ -1,8 +1,7 @@
-//! A mounted directory to work in: a volume's, or a file system in memory that shows what FUSE
-//! alone costs.
+//! The mounted directory in which a row works: a volume, or a file system in memory that shows the
+//! cost of FUSE alone.
 //!
-//! What must stay true: `cold` leaves nothing in the kernel of what was done before it, for every
-//! side alike.
+//! What must stay true: `cold` drops all caches of the kernel, in the same way for every program.
 
 use super::{Side, Turn};
 use crate::rig::{self, Volume};

@@ -1,4 +1,4 @@
-//! The lines of the table, and what is claimed of them.
+//! The rows of the table, and their targets.
 
 /// What a figure counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

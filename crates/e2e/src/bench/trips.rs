@@ -1,8 +1,9 @@
-//! Rows about round trips, one thread through a mount whose server is only reached through a proxy:
-//! how long operations take where each trip takes a millisecond more, and how many trips there are.
+//! Rows about round trips: one thread uses a mount that reaches its database server only through a
+//! proxy. They measure how long operations take if each round trip takes one millisecond more, and
+//! how many round trips there are.
 //!
-//! What must stay true: the proxy delays and counts both programs alike, and nothing but what is
-//! measured passes it meanwhile, but for the mount's heartbeat.
+//! What must stay true: the proxy delays and counts both programs in the same way. Only the
+//! measured requests and the mount's heartbeat pass through it.
 
 use super::{NOTHING, Side, Targets, Turn, rate};
 use crate::rig;

@@ -1,5 +1,5 @@
-//! What is seen of one file: all that must be alike on two file systems, and nothing that may
-//! differ.
+//! The observable state of one file: everything that must be equal on two file systems, and nothing
+//! that may differ.
 
 use rustix::{
     fs::{AtFlags, CWD, FileType, Stat},

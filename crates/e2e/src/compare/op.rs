@@ -1,5 +1,5 @@
-//! What can be done to a directory, as values. A list of them is a test case: any part of a list is
-//! one too.
+//! The operations on a directory, as values. A list of operations is a test case. Every part of
+//! such a list is also a test case.
 
 /// How to open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

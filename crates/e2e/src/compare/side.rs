@@ -1,4 +1,4 @@
-//! One of the two directories: does an operation and says what an application would see of it.
+//! One of the two directories. Runs an operation and returns what an application would see.
 
 use super::{
     facts::{Facts, Links},

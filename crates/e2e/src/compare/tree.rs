@@ -1,4 +1,4 @@
-//! Two trees compared whole: names, facts, links and every byte.
+//! Compares two trees completely: names, facts, links and every byte.
 
 use super::side::{Side, list, read};
 use rustix::{

@@ -1,4 +1,4 @@
-//! The processes that write, as those who started them see them.
+//! Handles of the writer processes.
 
 use crate::rig::until;
 use anyhow::{Context, ensure};

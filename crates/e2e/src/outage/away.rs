@@ -1,8 +1,8 @@
 //! The engine takes no commit for three times as long as a session lives: Redis is stopped,
 //! PostgreSQL refuses to write.
 //!
-//! What must stay true: no client is taken for dead, because no client could send a heartbeat.
-//! Locks stay held, and files that were removed while they were open still exist.
+//! What must stay true: no client is fenced, because no client could send a heartbeat. Locks stay
+//! held, and files that were removed while they were open still exist.
 
 use super::{
     Plan,

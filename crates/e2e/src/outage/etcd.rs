@@ -1,4 +1,4 @@
-//! One of three members of an etcd is gone.
+//! One of the three members of an etcd cluster fails.
 
 use super::{
     Plan,

@@ -1,4 +1,4 @@
-//! Outages under load: the server of the metadata dies, answers are lost, the object store fails.
+//! Outages under load: the database server dies, its answers are lost, the object store fails.
 //! Applications see a delay, never an error; afterwards all is there once, and `fsck` is clean.
 
 mod away;

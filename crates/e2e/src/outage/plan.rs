@@ -1,4 +1,4 @@
-//! What is to break, and where.
+//! What breaks during the test, and where.
 
 use crate::rig::Engine;
 use std::path::PathBuf;

@@ -1,8 +1,9 @@
 //! One writer: random calls on names of its own in directories that all share, so that it knows
 //! every answer.
 //!
-//! What must stay true: no call could rightly answer otherwise. A name that only this writer makes
-//! is never there already, what it appends stands at the end once, and a link counts once.
+//! What must stay true: each call has exactly one correct result. A name that only this writer
+//! creates never exists before. The appended data is at the end of the file exactly once. A link
+//! counts once.
 
 use crate::pattern;
 use anyhow::{Context, bail, ensure};

@@ -1,7 +1,7 @@
 //! Threads at work in a mount with files that they keep open, which know what must be there.
 //!
 //! What must stay true: stored data is never lost. Data that was not stored may be lost with the
-//! server, and then exactly one call of each open file reports it.
+//! mount process. Then exactly one call on each open file reports the loss.
 
 use super::patience::PATIENCE;
 use crate::{pattern, rig::until};
@@ -102,7 +102,7 @@ impl Load {
         })
     }
 
-    /// Ends the work; how many files told of a loss. Servers went `deaths` times.
+    /// Ends the work; how many files told of a loss. Mount processes went `deaths` times.
     pub(super) fn end(self, deaths: u64) -> anyhow::Result<u64> {
         self.shared.stop.store(true, Ordering::SeqCst);
         until("programs to end", PATIENCE, || self.threads.iter().all(JoinHandle::is_finished))?;

@@ -1,5 +1,4 @@
-//! Programs that know nothing of Sluice, at work while servers change: `git`, and `fio` if it is
-//! installed.
+//! Real programs that work while mount processes are replaced: `git`, and `fio` if it is installed.
 //!
 //! What must stay true: none of them sees an error.
 

@@ -1,4 +1,4 @@
-//! Starts the engine for the metadata of a test volume.
+//! Starts the database server for the metadata of a test volume.
 
 use super::{
     engine::Engine,

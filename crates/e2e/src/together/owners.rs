@@ -1,5 +1,5 @@
-//! What users and groups use, on a volume that keeps it: both programs change it, and JuiceFS
-//! counts it again.
+//! The usage of users and groups, on a volume that records it: both programs change it, and JuiceFS
+//! checks it.
 //!
 //! What must stay true: no symbolic links or special files are left, and the root keeps its owner.
 //! JuiceFS adds and subtracts them but does not count them when it checks, so that it would find

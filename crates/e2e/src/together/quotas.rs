@@ -1,5 +1,5 @@
-//! Quotas of directories: what one program sets the other's mount holds, both list the same, and
-//! both count the same after each has changed and moved what they count.
+//! Quotas of directories: the mount of each program enforces the quotas that the other sets. Both
+//! list the same quotas. Both count the same usage after each has changed and moved files.
 
 use super::both::NAMES;
 use crate::rig::{Engine, Volume, command, until};

@@ -1,5 +1,5 @@
-//! Storage that is given back: neither program's `gc` takes anything of the other's for leaked, and
-//! after each one's cleaning the volume is whole.
+//! Freed space: the `gc` of each program reports no object of the other program as leaked. After
+//! `gc` of both, no data is missing.
 
 use super::both::both;
 use crate::{

@@ -1,5 +1,5 @@
-//! A program whose clock shows another day: `libfaketime` stands between it and the machine's
-//! clock. A process that runs sees the new day within a second.
+//! A program whose clock shows another day: `libfaketime` replaces the machine's clock for it. A
+//! running process sees the new day within a second.
 
 use anyhow::{Context, ensure};
 use std::{

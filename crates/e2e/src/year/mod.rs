@@ -1,5 +1,5 @@
-//! A volume in operation: each day of a run is a calendar day for the volume, and what happens on
-//! it is drawn from a seed. Programs work, trees are removed, clients are killed, limits change,
+//! A volume in operation: each step of a run is one calendar day for the volume. A seed selects
+//! what happens on each day. Programs work, trees are removed, clients are killed, limits change,
 //! backups are taken, space is cleaned up, and the metadata moves to another engine. A directory on
 //! a trusted file system is the oracle: the same is done there.
 //!

@@ -1,7 +1,7 @@
 //! A process that holds the write lock of an SQLite database: from its first line of output until
 //! its input ends.
 //!
-//! What must stay true: what it wrote meanwhile is undone.
+//! What must stay true: the transaction of this process is rolled back.
 
 #![allow(clippy::unwrap_used, reason = "a test tool panics when the test fails")]
 

@@ -1,4 +1,4 @@
-//! Requests that the kernel sends again after a server died.
+//! Requests that the kernel sends again after a mount process died.
 
 use sluice_types::{FsError, FsResult};
 use sluice_vfs::Asked;

@@ -1,5 +1,5 @@
-//! What is left of the previous server, which died: its unanswered requests and the data that the
-//! kernel cached.
+//! The remaining state of the previous mount process, which died: its unanswered requests, and the
+//! data that the kernel cached.
 
 use std::{sync::Arc, thread};
 

@@ -1,5 +1,5 @@
-//! The length of each file that the kernel has cached, at which it appends. Also whether the kernel
-//! looked the file up in the trash.
+//! The length of each file that the kernel has cached. The kernel appends at this offset. Also
+//! records whether the kernel looked up the file in the trash.
 //!
 //! What must stay true: a length is here only if it was sent to the kernel, or if the kernel wrote
 //! up to it.

@@ -1,6 +1,6 @@
 //! Converts the kernel's types to those of the volume, and back.
 //!
-//! What must stay true: every number that the kernel gets is one it knows.
+//! What must stay true: the kernel gets only errno values, file types and flags that it knows.
 
 use std::{borrow::Cow, fs};
 

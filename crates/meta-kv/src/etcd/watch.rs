@@ -1,5 +1,5 @@
-//! Messages: each commit writes its notice into a key of its lane, and other clients watch these
-//! keys.
+//! Change notifications: each commit writes its notification into a key of its lane. Other clients
+//! watch these keys.
 //!
 //! What must stay true: after a break, the watch continues after the last revision that was
 //! received. If that revision was compacted, the listener reports that something was missed.

@@ -1,8 +1,7 @@
 //! The two-phase commit.
 //!
-//! TiKV detects conflicts only on keys that a transaction *writes*. So keys that must only stay the
-//! same are written, too, with the same value. Then one of two commits that exclude each other
-//! fails.
+//! TiKV detects conflicts only on keys that a transaction *writes*. So keys that must be unchanged
+//! are also written, with the same value. Then, if two commits conflict, one of them fails.
 
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
 //! The change log: a key for each line. The number of a line is a timestamp.
 //!
 //! The keys are spread over shards, because a cluster stores neighbouring keys on one server. What
-//! must stay true: no two lines have one number, so each line has a timestamp that nobody else got.
-//! JuiceFS takes the begin timestamp of its transaction, which logs one line. Our transaction may
-//! have begun long before its commit, and readers would already be past its lines. So our
-//! timestamps are taken at the commit.
+//! must stay true: no two lines have the same number, so each line has a unique timestamp. JuiceFS
+//! uses the start timestamp of the transaction, which logs one line. A transaction of Sluice may
+//! start long before its commit. With its start timestamp, readers could already have read past its
+//! lines. So our timestamps are taken at the commit.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! The client of a cluster: its transactions and reads.
 //!
-//! The client works on tasks of its own (the stream of timestamps, second phases of commits,
-//! keeping locks alive) which must go on between calls.
+//! The client library runs background tasks, which must continue between calls: it fetches
+//! timestamps, finishes the second phases of commits, and renews locks.
 
 use std::{
     sync::Arc,

@@ -1,8 +1,8 @@
 //! Messages between the clients of a volume, for a store without messages.
 //!
-//! A client that announces something changes one of a few notification keys. A listener reads these
-//! keys several times a second. What must stay true: a listener detects each change of a
-//! notification key since it began. It does not learn what was announced.
+//! A client that sends a notification changes one of a few notification keys. A listener reads
+//! these keys several times a second. What must stay true: a listener detects each change of a
+//! notification key since it began. It does not learn the content of the notification.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,6 +1,6 @@
-//! A commit turned into one flight: BEGIN, checks and writes in the order of the plan, COMMIT.
+//! Encodes a commit as one flight: BEGIN, checks and writes in the order of the plan, COMMIT.
 //!
-//! Nothing was held while reading, so all that must hold is compared here, under locks that last
+//! The reads took no locks. So the commit compares all expected records, under locks that last
 //! until COMMIT. What must stay true: a check that fails is an error, and the server runs no
 //! statement after an error: COMMIT is never reached.
 
@@ -18,6 +18,7 @@ use super::{connection::Connection, store::Store, watch::NOTICES};
 use crate::{
     codec::Record,
     plan::{Locking, Work, plan},
+    query_runner::QueryRunner as _,
     values::by_record,
 };
 pub(super) use flight::Packet;
@@ -42,7 +43,7 @@ pub(super) fn packets(
     let mut builder = Builder { tables: &store.tables, flight: Flight::new(connection.style) };
     fill(&mut builder)?;
     builder.flight.packets(connection.max_packet).ok_or_else(|| {
-        store.pool.options.refused("a value is larger than its max_allowed_packet; raise that on the server")
+        store.volume().refused("a value is larger than its max_allowed_packet; raise that on the server")
     })
 }
 

@@ -67,7 +67,7 @@ impl Connection {
     /// A new connection with its session set up.
     pub(super) fn open(options: &Options) -> Result<Self, EngineError> {
         let runtime = Builder::new_current_thread().enable_io().enable_time().build();
-        let runtime = runtime.map_err(|error| options.unavailable(error.to_string()))?;
+        let runtime = runtime.map_err(|error| options.volume.unavailable(error.to_string()))?;
         let connect = async {
             match Conn::new(opts(options, options.tls)).await {
                 Err(Error::Driver(DriverError::NoClientSslFlagFromServer))
@@ -83,10 +83,12 @@ impl Connection {
             Ok(Ok(conn)) => conn,
             Ok(Err(Error::Server(error))) => return Err(options.classify(&error)),
             Ok(Err(Error::Driver(DriverError::NoClientSslFlagFromServer))) => {
-                return Err(options.refused("the server does not encrypt connections; write tls=false"));
+                return Err(options
+                    .volume
+                    .refused("the server does not encrypt connections; write tls=false"));
             }
-            Ok(Err(error)) => return Err(options.unavailable(describe(&error))),
-            Err(_) => return Err(options.unavailable("no connection within the deadline")),
+            Ok(Err(error)) => return Err(options.volume.unavailable(describe(&error))),
+            Err(_) => return Err(options.volume.unavailable("no connection within the deadline")),
         };
         let mut new = Self {
             conn: Some(conn),

@@ -1,7 +1,7 @@
 //! Which records made a commit fail.
 //!
-//! The server reports only that some check failed. What must stay true: this runs after the
-//! rollback, so it is only a hint: the records to read again.
+//! The server reports only that some check failed. What must stay true: this code runs after the
+//! rollback. So its result is only a hint which records to read again.
 
 use sluice_meta::{
     engine::{Commit, Condition, EngineError, Found, Read, Wanted, Write},

@@ -11,7 +11,6 @@ use super::{
     options::{KNOWN, Options},
     style::{CHECK, Style},
 };
-use crate::errors::errors;
 
 const DUPLICATE: u16 = 1062;
 const DEADLOCK: u16 = 1213;
@@ -87,14 +86,12 @@ pub(super) const fn is_last(error: &ServerError) -> bool {
     )
 }
 
-errors!(Options);
-
 impl Options {
     /// Classifies a failure of a request that commits nothing.
     pub(crate) fn unanswered(&self, failure: Failure) -> EngineError {
         match failure {
             Failure::Server(error, _) => self.classify(&error),
-            Failure::Lost(reason) => self.unavailable(reason),
+            Failure::Lost(reason) => self.volume.unavailable(reason),
             Failure::Known(error) => error,
         }
     }
@@ -105,9 +102,9 @@ impl Options {
     pub(super) fn classify_commit(&self, error: &ServerError, style: Style) -> EngineError {
         match self.classify(error) {
             judged if is_certain(error) => judged,
-            EngineError::Unavailable { reason, .. } => self.indeterminate(reason),
+            EngineError::Unavailable { reason, .. } => self.volume.indeterminate(reason),
             EngineError::Refused { reason, .. } if style == Style::Single || error.code == DURING_COMMIT => {
-                self.indeterminate(reason)
+                self.volume.indeterminate(reason)
             }
             judged => judged,
         }
@@ -139,10 +136,10 @@ impl Options {
             _ => "",
         };
         if !temporary.is_empty() {
-            return self.unavailable(temporary);
+            return self.volume.unavailable(temporary);
         }
         let notice = &error.message;
-        self.refused(match error.code {
+        self.volume.refused(match error.code {
             1045 | 1698 | 1251 => "the server refuses the user name or password".into(),
             1044 => format!("the user has no access to database {database}; GRANT it"),
             1049 => format!("there is no database {database}; make it: CREATE DATABASE {database}"),

@@ -7,14 +7,14 @@
 
 use std::time::Duration;
 
-use sluice_meta::engine::{EngineError, Label};
+use sluice_meta::engine::EngineError;
 use sluice_net::{
     Address, Limits,
     tls::Files,
     url::{self, Secret, decoded, one_of},
 };
 
-use crate::naming::Naming;
+use crate::volume::Volume;
 
 /// Where the database is, who we are there, and how connections to it are kept.
 #[derive(Clone, Debug)]
@@ -36,10 +36,8 @@ pub(crate) struct Options {
     pub(crate) compound: bool,
     /// Variables of the session that the URL sets: name and value, as SQL has them.
     pub(crate) variables: Vec<(String, String)>,
-    /// What the tables are called.
-    pub(crate) naming: Naming,
-    /// Name of the engine in messages.
-    pub(crate) label: Label,
+    /// What the tables and the engine are called.
+    pub(crate) volume: Volume,
 }
 
 /// Whether connections are encrypted.
@@ -127,8 +125,7 @@ impl Options {
             limits: Limits { max_idle: MAX_IDLE, ..Limits::new(MAX_OPEN, MAX_OPEN) },
             compound: true,
             variables: Vec::new(),
-            naming: Naming::default(),
-            label: Label(label.into()),
+            volume: Volume::new(&label),
         };
         for (name, value) in url::options(query)? {
             options.set(name, &value)?;
@@ -144,7 +141,7 @@ impl Options {
             return Ok(());
         }
         match &*name.replace('-', "_") {
-            "table_prefix" => self.naming = Naming::new(value)?,
+            "table_prefix" => self.volume.set_prefix(value)?,
             "timeout" => self.connect_timeout = duration(name, value)?,
             "readTimeout" => self.read_timeout = duration(name, value)?,
             "compound" => self.compound = url::boolean(name, value)?,
@@ -231,7 +228,7 @@ mod tests {
             let options = parsed(url);
             assert_eq!(options.password.as_deref(), Some(password), "{url}");
             assert!(!format!("{options:?}").contains(password));
-            assert_eq!(&*options.label.0, "mysql://(h:1)/db");
+            assert_eq!(&*options.volume.label.0, "mysql://(h:1)/db");
         }
         let given = Options::parse("mysql://me@(h)/db", Some("env".into())).expect("valid");
         assert_eq!(given.password.as_deref(), Some("env"));
@@ -248,7 +245,7 @@ mod tests {
         );
         assert_eq!((options.limits.max_open, options.limits.max_idle), (7, 2));
         assert_eq!(options.limits.max_idle_time, Some(Duration::from_secs(9)));
-        assert_eq!((options.limits.max_life_time, options.naming.prefix().as_str()), (None, "jfs_x_"));
+        assert_eq!((options.limits.max_life_time, options.volume.prefix().as_str()), (None, "jfs_x_"));
         assert_eq!(options.connect_timeout, Duration::from_secs(90));
         assert_eq!((options.read_timeout, options.tls), (Duration::from_millis(500), Tls::Preferred));
         assert!(!options.compound && parsed("mysql://u@(h)/db").compound);

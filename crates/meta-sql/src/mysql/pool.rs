@@ -1,7 +1,8 @@
 //! The connections of one client.
 //!
-//! Nothing is held on the server between two trips, so any connection serves any of them. What must
-//! stay true: a commit is not sent on a connection that the server may have closed.
+//! Between two round trips, the client has no lock and no transaction on the server. So a request
+//! may use any connection. What must stay true: a commit is not sent on a connection that the
+//! server may have closed.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -53,7 +54,7 @@ impl Pool {
     fn connect(&self) -> Result<Connection, EngineError> {
         let Some(begun) = &self.begun else { return Connection::open(&self.options) };
         if begun.load(Ordering::Relaxed) {
-            return Err(self.options.refused(
+            return Err(self.options.volume.refused(
                 "the moment that was to be read is gone: the server was restarted, or ended the connection; \
                  begin again",
             ));
@@ -65,7 +66,7 @@ impl Pool {
     }
 
     fn with<R>(&self, work: impl FnOnce(&mut Connection) -> R) -> Result<R, EngineError> {
-        self.connections.with(|| self.connect(), |reason| self.options.unavailable(reason), work)
+        self.connections.with(|| self.connect(), |reason| self.options.volume.unavailable(reason), work)
     }
 
     /// Runs statements that may run twice. A stale connection is replaced.

@@ -1,4 +1,4 @@
-//! Makes tables, columns and indexes that are missing.
+//! Creates missing tables, columns and indexes.
 
 use mysql_async::Row;
 use sluice_meta::engine::EngineError;
@@ -39,14 +39,14 @@ pub(super) fn prepare(pool: &Pool) -> Result<(), EngineError> {
 
 /// Removes the tables of the volume, the settings last.
 pub(super) fn remove(pool: &Pool) -> Result<(), EngineError> {
-    let removals = removals(Dialect::Mysql, &pool.options.naming);
+    let removals = removals(Dialect::Mysql, &pool.options.volume);
     removals.iter().try_for_each(|statement| pool.answers(statement).map(drop))
 }
 
 fn run(pool: &Pool, statement: &str) -> Result<(), EngineError> {
     pool.answers(statement).map(drop).map_err(|error| match error {
         EngineError::Refused { reason, .. } => {
-            pool.options.refused(format!("cannot bring the tables up to date: {reason}: {statement}"))
+            pool.options.volume.refused(format!("cannot bring the tables up to date: {reason}: {statement}"))
         }
         error => error,
     })
@@ -60,5 +60,5 @@ fn missing(pool: &Pool) -> Result<Vec<String>, EngineError> {
     let existing = answers.next().into_iter().flatten().collect();
     let collation = answers.next().and_then(|mut exact| exact.next());
     let kind = format!("{KIND}{}", collation.as_deref().unwrap_or(PADDED));
-    Ok(lacking(Dialect::Mysql, &pool.options.naming, &existing, &kind))
+    Ok(lacking(Dialect::Mysql, &pool.options.volume, &existing, &kind))
 }

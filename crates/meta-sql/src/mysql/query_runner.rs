@@ -10,6 +10,7 @@ use crate::{
     query_runner::QueryRunner,
     text::Look,
     values::{Value, id},
+    volume::Volume,
 };
 
 keep_log!(MysqlEngine);
@@ -33,14 +34,10 @@ impl QueryRunner for Store {
     ) -> Result<(), EngineError> {
         let answers = self.pool.answers(&self.tables.look(what, record, values))?;
         let mut rows = answers.iter().flatten();
-        rows.try_for_each(|row| take(row).map_err(|damage| self.damaged(damage)))
+        rows.try_for_each(|row| take(row).map_err(|damage| self.volume().damaged(damage)))
     }
 
-    fn damaged(&self, damage: Damage) -> EngineError {
-        self.pool.options.damaged(damage)
-    }
-
-    fn refused(&self, reason: &str) -> EngineError {
-        self.pool.options.refused(reason)
+    fn volume(&self) -> &Volume {
+        &self.pool.options.volume
     }
 }

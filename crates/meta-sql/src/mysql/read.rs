@@ -1,4 +1,4 @@
-//! Answers to reads: one statement for all records of a kind, all statements in one trip.
+//! Answers to reads: one statement for all records of a kind, all statements in one round trip.
 //!
 //! What must stay true: a result is exactly what the tables hold. Reads take no locks: the commit
 //! compares.
@@ -134,12 +134,12 @@ impl<'r> Plan<'r> {
     /// Decodes the rows of the statements.
     pub(super) fn answered(&self, options: &Options, answers: Answers) -> Result<Vec<Found>, EngineError> {
         if answers.len() != self.statements.len() {
-            return Err(options.refused("its answers do not fit the questions"));
+            return Err(options.volume.refused("its answers do not fit the questions"));
         }
         let mut found: Vec<Found> = self.reads.iter().map(Found::nothing).collect();
         for ((_, ask), answer) in self.statements.iter().zip(answers) {
             for row in &answer {
-                ask.take(row, &mut found).map_err(|damage| options.damaged(damage))?;
+                ask.take(row, &mut found).map_err(|damage| options.volume.damaged(damage))?;
             }
         }
         Ok(found)

@@ -1,4 +1,4 @@
-//! What all parts of the engine share.
+//! The state that all parts of the engine share.
 
 use super::{pool::Pool, tables::Tables};
 

@@ -1,4 +1,4 @@
-//! How the statements of a transaction are sent, and how a check makes one of them fail.
+//! How the statements of a transaction are sent, and how a failed check makes a statement fail.
 
 /// The error of a failed check: the statement computed a value outside its type.
 pub(super) const CHECK: u16 = 1690;

@@ -1,17 +1,18 @@
-//! What the volume's tables are called here, and the text of values for their columns.
+//! The names of the volume's tables in MySQL, and the text of values for their columns.
 //!
-//! Statements go out as text with the values inside, because only so several fit into one trip.
-//! What must stay true: no byte of a value can be taken for anything but that value. Numbers are
-//! digits, and what is not made of plain letters and digits is written in hexadecimal.
+//! Statements are sent as text that contains the values, because only then several statements can
+//! be sent in one round trip. What must stay true: a value cannot be interpreted as SQL. Numbers
+//! are written as digits. A text with other characters than letters and digits is written in
+//! hexadecimal.
 
 use std::fmt::Write as _;
 
 use crate::{
     codec::Record,
-    naming::Naming,
     schema::{Column, Dialect},
     text::{Look, joined, look},
     values::Value,
+    volume::Volume,
 };
 
 /// Where the rows of a record are, and how they are spelled.
@@ -32,18 +33,18 @@ pub(super) struct Place {
 
 /// All of them.
 pub(super) struct Tables {
-    naming: Naming,
+    volume: Volume,
     places: Vec<Place>,
     /// What reads entries `e` and their nodes, up to its WHERE.
     pub(super) joined: String,
 }
 
 impl Tables {
-    pub(super) fn new(naming: &Naming) -> Self {
+    pub(super) fn new(volume: &Volume) -> Self {
         Self {
-            naming: naming.clone(),
-            places: Record::ALL.iter().map(|record| Place::new(*record, naming)).collect(),
-            joined: naming.sql(&joined("")).into_owned(),
+            volume: volume.clone(),
+            places: Record::ALL.iter().map(|record| Place::new(*record, volume)).collect(),
+            joined: volume.sql(&joined("")).into_owned(),
         }
     }
 
@@ -54,7 +55,7 @@ impl Tables {
 
     /// A statement as written for the usual names, with the values in it.
     pub(super) fn filled(&self, text: &str, values: &[Value<'_>]) -> String {
-        let text = self.naming.sql(text);
+        let text = self.volume.sql(text);
         let mut parts = text.split('$');
         let mut out = parts.next().unwrap_or_default().to_owned();
         for part in parts {
@@ -73,9 +74,9 @@ impl Tables {
 }
 
 impl Place {
-    fn new(record: Record, naming: &Naming) -> Self {
+    fn new(record: Record, volume: &Volume) -> Self {
         let shape = record.shape();
-        let name = naming.table(shape.table);
+        let name = volume.table(shape.table);
         let index = match record.table().and_then(|table| table.unique) {
             Some((index, _)) => format!("UQE_{name}_{index}"),
             None => "PRIMARY".into(),
@@ -281,12 +282,10 @@ pub(super) fn push_bytes(out: &mut String, bytes: &[u8]) {
 
 /// Text, which the server stores in the character set of the column.
 pub(super) fn push_text(out: &mut String, text: &[u8]) {
-    if is_plain(text) {
-        push_plain(out, text);
-    } else {
+    if !is_plain(text) {
         out.push_str("_utf8mb4 ");
-        push_hex(out, text);
     }
+    push_bytes(out, text);
 }
 
 fn push_plain(out: &mut String, bytes: &[u8]) {
@@ -320,7 +319,9 @@ mod tests {
             out.push(' ');
         }
         assert_eq!(out, "x'61273b2044524f50' x'5c' x'22' 'plain-1.txt' '' x'ff00' ");
-        let tables = Tables::new(&Naming::new("v").expect("valid"));
+        let mut volume = Volume::new("");
+        volume.set_prefix("v").expect("valid");
+        let tables = Tables::new(&volume);
         let place = tables.of(Record::Node);
         assert_eq!(place.indexed, "`jfs_v_node` FORCE INDEX(`PRIMARY`)");
         assert_eq!(tables.of(Record::Entry).indexed, "`jfs_v_edge` FORCE INDEX(`UQE_jfs_v_edge_edge`)");

@@ -1,8 +1,8 @@
-//! Watches for changes that other clients announce.
+//! Receives the change notifications of other clients.
 //!
-//! The server has no messages. A commit with an announcement raises a number, and listeners read
-//! this number. What must stay true: it is read by its primary key, and only while there is a
-//! listener.
+//! The server has no publish/subscribe. A commit with a change notification raises a number, and
+//! listeners poll this number. What must stay true: the number is read by its primary key, and only
+//! while there is a listener.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Orders the work of a commit by its locks.
 //!
-//! # Why clients of ours never deadlock
+//! # Why Sluice clients never deadlock
 //! All commits lock rows in one order: by table, as [`plan`] takes them, then by unique key. What
 //! must stay true:
 //!
@@ -23,9 +23,9 @@
 //!   resolve them.
 //! * No table has a second unique key whose values clients choose.
 //!
-//! So a client that waits at a lock order position holds only locks before it. It waits for a
-//! client that holds this position and waits, if at all, at a later one. So the positions ascend
-//! along any chain of waits, and there is no cycle. Rows to which many commits add come last.
+//! So a client that waits for the lock of one position holds only locks of earlier positions. The
+//! client that holds this lock can wait only for a later position. So the positions ascend along
+//! each chain of waits, and there is no cycle. Rows to which many commits add come last.
 
 use std::{collections::BTreeMap, mem::take};
 

@@ -1,7 +1,7 @@
 //! Parts of a table that a commit clears.
 //!
-//! What must stay true: no two overlap, and none holds a row that the commit touches on its own, so
-//! that parts and rows have one order among each other.
+//! What must stay true: parts do not overlap, and no part contains a row that the commit also
+//! changes separately. So parts and rows have one common order.
 
 use sluice_meta::engine::List;
 

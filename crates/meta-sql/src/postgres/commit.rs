@@ -1,8 +1,8 @@
 //! A commit as one flight: each piece of work of `plan` is one or two statements.
 //!
-//! What must stay true: what takes many rows takes them as they are given, or as a sub-select sorts
-//! and locks them, so that rows are locked in the order of the plan; and listeners are notified
-//! after the commit, in a transaction of its own.
+//! What must stay true: rows are locked in the order of the plan. A statement for many rows
+//! processes them in the given order, or uses a sub-select that sorts and locks them. Listeners are
+//! notified after the commit, in a separate transaction.
 
 mod work;
 
@@ -57,7 +57,7 @@ impl Store {
             draft.add(Template::LogAppend, Record::Line, vec![Arg::Many(lines)], Diagnosis::None);
         }
         if let Some(notice) = commit.notice() {
-            draft.flight.notify(notify(&self.channel, &notice, &self.pool.options.naming));
+            draft.flight.notify(notify(&self.channel, &notice, &self.pool.options.volume));
         }
         if draft.flight.is_empty() {
             return Ok(());
@@ -114,7 +114,7 @@ impl Store {
                 let sound: Vec<&str> = places.split(',').collect();
                 let broken = chunks.iter().map(|(ino, index)| format!("{ino} {index}"));
                 let broken = broken.filter(|chunk| !sound.contains(&chunk.as_str()));
-                self.pool.options.damaged(Damage {
+                self.pool.options.volume.damaged(Damage {
                     record: format!("chunk {}", broken.collect::<Vec<_>>().join(", ")),
                     reason: "slices are not of 24 bytes each".into(),
                 })

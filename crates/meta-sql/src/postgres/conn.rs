@@ -1,8 +1,8 @@
 //! A connection: sends a flight, receives all its answers.
 //!
 //! What must stay true: a failed exchange says whether the server can have received the complete
-//! flight, because only then its effect is unknown. A connection on which an exchange failed
-//! half-way is never used again.
+//! flight, because its effect is unknown only if it was received completely. A connection on which
+//! an exchange failed half-way is never used again.
 
 use std::{
     io::{self, ErrorKind},
@@ -44,9 +44,9 @@ impl Failure {
     pub(super) fn plain(self, options: &Options) -> EngineError {
         match self {
             Self::Server(_, error) => options.classify(&error),
-            Self::NotSent(reason) | Self::NoAnswer(reason) => options.unavailable(reason),
-            Self::NotFlushed(error) => options.unavailable(error.message),
-            Self::Unfit(reason) => options.refused(reason),
+            Self::NotSent(reason) | Self::NoAnswer(reason) => options.volume.unavailable(reason),
+            Self::NotFlushed(error) => options.volume.unavailable(error.message),
+            Self::Unfit(reason) => options.volume.refused(reason),
             Self::Known(error) => error,
         }
     }

@@ -9,7 +9,6 @@ use sluice_meta::engine::EngineError;
 use sluice_net::url;
 
 use super::options::{KNOWN, Options};
-use crate::errors::errors;
 
 /// What the server says went wrong.
 #[derive(Clone, Debug)]
@@ -60,12 +59,10 @@ impl ServerError {
     }
 }
 
-errors!(Options);
-
 impl Options {
     /// What an error of the server means: nothing was committed.
     pub(super) fn classify(&self, error: &ServerError) -> EngineError {
-        let ServerError { code, message, .. } = error;
+        let (Self { volume, .. }, ServerError { code, message, .. }) = (self, error);
         let advice = match &**code {
             // A serialization failure, or a deadlock with clients that take their locks in another
             // order.
@@ -80,23 +77,28 @@ impl Options {
             "25006" => {
                 "it is read-only (a replica?); name the primary, or all servers separated by commas".into()
             }
-            "28P01" | "28000" => return self.refused(format!("it refuses user or password: {message}")),
-            "3D000" => return self.refused(format!("{message}; make it with CREATE DATABASE")),
-            "3F000" => {
-                return self.refused(format!("{message}; make the schema of search_path with CREATE SCHEMA"));
+            "28P01" | "28000" => {
+                return volume.refused(format!("it refuses user or password: {message}"));
             }
-            "42501" => return self.refused(format!("the user lacks a permission: {message}")),
-            "42P01" => return self.refused(format!("{message}: this is no volume yet; run `sluice format`")),
+            "3D000" => return volume.refused(format!("{message}; make it with CREATE DATABASE")),
+            "3F000" => {
+                return volume
+                    .refused(format!("{message}; make the schema of search_path with CREATE SCHEMA"));
+            }
+            "42501" => return volume.refused(format!("the user lacks a permission: {message}")),
+            "42P01" => {
+                return volume.refused(format!("{message}: this is no volume yet; run `sluice format`"));
+            }
             // What is no option of ours is a setting of the server.
             "42704" if message.contains("configuration parameter") => {
-                return self.refused(url::unknown(message.split('"').nth(1).unwrap_or(message), KNOWN));
+                return volume.refused(url::unknown(message.split('"').nth(1).unwrap_or(message), KNOWN));
             }
-            "22021" => return self.refused("a name of an extended attribute must be UTF-8 here"),
+            "22021" => return volume.refused("a name of an extended attribute must be UTF-8 here"),
             _ if error.spoils_connection() || code.starts_with("53") || code.starts_with("57") => {
                 format!("{message} ({code})")
             }
-            _ => return self.refused(format!("{message} ({code})")),
+            _ => return volume.refused(format!("{message} ({code})")),
         };
-        self.unavailable(advice)
+        volume.unavailable(advice)
     }
 }

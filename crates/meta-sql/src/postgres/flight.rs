@@ -1,9 +1,9 @@
 //! A flight: statements that are sent together and are one transaction.
 //!
-//! The server runs what it is sent up to the mark that ends a flight as one transaction: it commits
-//! at the mark, and an error skips the rest and undoes everything. So a flight needs neither BEGIN
-//! nor COMMIT, and costs one trip, even with many statements and if some must be prepared. What
-//! must stay true: the mark is the last message of the transaction, so that an incomplete flight is
+//! The server runs all messages before a Sync as one transaction. It commits at the Sync. After an
+//! error it skips the rest and rolls back the transaction. So a flight needs neither BEGIN nor
+//! COMMIT. It costs one round trip, even if it has many statements and if some must be prepared.
+//! What must stay true: the Sync is the last message of the flight, so that an incomplete flight is
 //! never committed.
 //!
 //! A commit that waits for the disk holds its locks. All commits that add to the same rows would

@@ -1,7 +1,7 @@
 //! The handshake of a connection: address, encryption, authentication, and settings of the session.
 //!
-//! What must stay true: the password is only sent to a server that proved as much as `sslmode` asks
-//! for, and every connection runs READ COMMITTED, for the checks of a commit look at what others
+//! What must stay true: the password is sent only to a server that passed the checks of `sslmode`.
+//! Every connection uses READ COMMITTED, because the checks of a commit must see what other clients
 //! committed while it waited.
 
 use std::{io, time::Instant};
@@ -51,8 +51,8 @@ impl Options {
     pub(super) fn unreached(&self, error: &NoConnection) -> EngineError {
         match error {
             NoConnection::Server(error) => self.classify(error),
-            NoConnection::Io(error) => self.unavailable(error.to_string()),
-            NoConnection::Refused(reason) => self.refused(reason.as_str()),
+            NoConnection::Io(error) => self.volume.unavailable(error.to_string()),
+            NoConnection::Refused(reason) => self.volume.refused(reason.as_str()),
         }
     }
 }

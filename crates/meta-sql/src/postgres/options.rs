@@ -13,7 +13,7 @@ use sluice_net::{
     url::{self, Secret, Url, decoded, duration, number, one_of},
 };
 
-use crate::naming::Naming;
+use crate::volume::Volume;
 
 /// Where the database is, who we are there, and how it is used.
 #[derive(Clone, Debug)]
@@ -35,12 +35,10 @@ pub(super) struct Options {
     pub(super) limits: Limits,
     /// Whether statements stay prepared on their connection.
     pub(super) prepared: bool,
-    /// What the tables are called.
-    pub(super) naming: Naming,
+    /// What the tables and the engine are called.
+    pub(super) volume: Volume,
     /// Settings that are sent to the server when a connection is made.
     pub(super) settings: Vec<(String, String)>,
-    /// Name of the engine in messages.
-    pub(super) label: Label,
 }
 
 /// How much a server's certificate must prove.
@@ -100,9 +98,8 @@ impl Options {
             read_timeout: Duration::from_secs(30),
             limits: Limits::new(MAX_OPEN, UNLIMITED),
             prepared: true,
-            naming: Naming::default(),
             settings: Vec::new(),
-            label: Label("".into()),
+            volume: Volume::new(""),
         };
         let (mut hosts, mut port) = (hosts.to_owned(), PORT);
         for (name, value) in url::options(&query.replace('+', " "))? {
@@ -123,7 +120,7 @@ impl Options {
         let limits = &mut options.limits;
         limits.max_open = limits.max_open.min(MOST);
         limits.max_idle = limits.max_idle.clamp(1, limits.max_open);
-        options.label = Label(options.describe().into());
+        options.volume.label = Label(options.describe().into());
         Ok(options)
     }
 
@@ -154,7 +151,7 @@ impl Options {
             "default_query_exec_mode" => self.prepared = value == "cache_statement",
             "statement_cache_capacity" => self.prepared = number::<usize>(name, &value)? > 0,
             "description_cache_capacity" => {}
-            "table_prefix" => self.naming = Naming::new(&value)?,
+            "table_prefix" => self.volume.set_prefix(&value)?,
             "search_path" if value.contains(',') => {
                 return Err(format!("search_path={value} names several schemas; name one"));
             }
@@ -212,11 +209,11 @@ mod tests {
         assert_eq!((full.database.as_str(), full.tls.0), ("vol", TlsMode::VerifyFull));
         assert_eq!((full.limits.max_open, full.limits.max_idle), (7, 7));
         assert_eq!(full.limits.max_idle_time, Some(Duration::from_mins(2)));
-        assert_eq!(full.naming.prefix(), "jfs_x_");
+        assert_eq!(full.volume.prefix(), "jfs_x_");
         let notice: Vec<_> =
             full.settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         assert_eq!(notice, [("search_path", "fs"), ("application_name", "a b")]);
-        assert_eq!(&*full.label.0, "postgres://me@db.example:6000/vol");
+        assert_eq!(&*full.volume.label.0, "postgres://me@db.example:6000/vol");
         assert!(!format!("{full:?}").contains("p@s/s"));
         for url in [
             "postgres:///vol?host=/run/pg&user=me",

@@ -60,7 +60,7 @@ impl Pool {
              SET LOCAL idle_in_transaction_session_timeout=0;SET TRANSACTION SNAPSHOT '{moment}'"
         );
         self.query(wire, &text, Kind::Read).map(drop).map_err(|error| match error {
-            EngineError::Refused { reason, .. } => self.options.refused(format!(
+            EngineError::Refused { reason, .. } => self.options.volume.refused(format!(
                 "the moment that was to be read is gone ({reason}): the server was restarted, or ended the \
                  connection; begin again"
             )),
@@ -77,7 +77,7 @@ impl Pool {
     ) -> Result<BTreeSet<String>, EngineError> {
         match wire.query(text, kind, Instant::now() + self.options.read_timeout) {
             Ok(answered) => answered.map_err(|error| self.options.classify(&error)),
-            Err(error) => Err(self.options.unavailable(describe(&error))),
+            Err(error) => Err(self.options.volume.unavailable(describe(&error))),
         }
     }
 
@@ -85,7 +85,7 @@ impl Pool {
     /// received the complete flight, or the flight may run twice.
     fn exchange(&self, flight: &Flight<'_>, kind: Kind) -> Result<Vec<Answer>, Failure> {
         let connect = || Ok(Conn::new(self.connect()?, &self.options));
-        let busy = |reason| self.options.unavailable(reason);
+        let busy = |reason| self.options.volume.unavailable(reason);
         loop {
             let work = |conn: &mut Conn| (conn.used, conn.exchange(flight, kind, &self.options));
             match self.connections.with(connect, busy, work).map_err(Failure::Known)? {
@@ -107,7 +107,7 @@ impl Pool {
         self.exchange(flight, Kind::Commit).map_err(|failure| match failure {
             Failure::NoAnswer(reason) => {
                 self.connections.forget();
-                Failure::Known(self.options.indeterminate(reason))
+                Failure::Known(self.options.volume.indeterminate(reason))
             }
             Failure::NotFlushed(error) => {
                 let reason = error.message.clone();
@@ -115,7 +115,7 @@ impl Pool {
                     tracing::warn!(%reason, "the server cannot flush its log on request; commits wait for it one by one");
                     self.blunt.store(true, Ordering::Relaxed);
                 }
-                Failure::Known(self.options.indeterminate(reason))
+                Failure::Known(self.options.volume.indeterminate(reason))
             }
             failure => failure,
         })

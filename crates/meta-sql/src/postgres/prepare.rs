@@ -1,4 +1,4 @@
-//! Makes tables, columns and indexes that are missing.
+//! Creates missing tables, columns and indexes.
 
 use std::collections::BTreeSet;
 
@@ -37,14 +37,14 @@ impl Store {
     /// Removes the tables of the volume, the settings last.
     pub(super) fn remove(&self) -> Result<(), EngineError> {
         let mut wire = self.beside()?;
-        let statements = removals(Dialect::Postgres, &self.pool.options.naming);
+        let statements = removals(Dialect::Postgres, &self.pool.options.volume);
         statements.iter().try_for_each(|statement| self.simple(&mut wire, statement).map(drop))
     }
 
     /// A connection for work on the tables of this volume.
     fn beside(&self) -> Result<Wire, EngineError> {
         let mut wire = self.pool.connect()?;
-        let setting = self.pool.options.naming.table("jfs_setting");
+        let setting = self.pool.options.volume.table("jfs_setting");
         self.simple(&mut wire, &BESIDE.replace("{}", &setting))?;
         Ok(wire)
     }
@@ -52,7 +52,7 @@ impl Store {
     /// The statements that make what is missing.
     fn missing(&self, wire: &mut Wire) -> Result<Vec<String>, EngineError> {
         let existing = self.simple(wire, EXISTING)?;
-        Ok(lacking(Dialect::Postgres, &self.pool.options.naming, &existing, ""))
+        Ok(lacking(Dialect::Postgres, &self.pool.options.volume, &existing, ""))
     }
 
     /// Runs statements without parameters; the first column of what they answer.

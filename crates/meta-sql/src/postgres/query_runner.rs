@@ -13,6 +13,7 @@ use crate::{
     query_runner::QueryRunner,
     text::Look,
     values::{Value, id},
+    volume::Volume,
 };
 
 keep_log!(PostgresEngine);
@@ -48,14 +49,10 @@ impl QueryRunner for Store {
         mut take: impl FnMut(&RawRow) -> Result<(), Damage>,
     ) -> Result<(), EngineError> {
         let rows = self.one(Template::Look(what), record, values.iter().cloned())?;
-        rows.iter().try_for_each(|row| take(row).map_err(|damage| self.damaged(damage)))
+        rows.iter().try_for_each(|row| take(row).map_err(|damage| self.volume().damaged(damage)))
     }
 
-    fn damaged(&self, damage: Damage) -> EngineError {
-        self.pool.options.damaged(damage)
-    }
-
-    fn refused(&self, reason: &str) -> EngineError {
-        self.pool.options.refused(reason)
+    fn volume(&self) -> &Volume {
+        &self.pool.options.volume
     }
 }

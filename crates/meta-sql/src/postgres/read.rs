@@ -1,4 +1,5 @@
-//! Answers to reads: all of a call in one flight, those of one kind in one statement.
+//! Runs reads: all reads of a call in one flight, and all reads of the same kind of record in one
+//! statement.
 //!
 //! What must stay true: results have the order of the requests, and are exactly what the tables
 //! hold.
@@ -50,7 +51,7 @@ impl Store {
             Err(error) => return Err(error.plain(&self.pool.options)),
         };
         for (take, answer) in takes.iter().zip(&answers) {
-            take_in(take, answer, &mut found).map_err(|damage| self.pool.options.damaged(damage))?;
+            take_in(take, answer, &mut found).map_err(|damage| self.pool.options.volume.damaged(damage))?;
         }
         Ok(found)
     }

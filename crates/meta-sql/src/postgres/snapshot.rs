@@ -16,8 +16,8 @@ impl PostgresEngine {
         let Store { pool, channel, .. } = &self.0;
         let mut exporter = pool.connect()?;
         let exported = pool.query(&mut exporter, EXPORT, Kind::Read)?.pop_first();
-        let moment = exported.ok_or_else(|| pool.options.refused("it exports no snapshot"))?;
-        let catalog = Catalog::new(pool.options.naming.clone());
+        let moment = exported.ok_or_else(|| pool.options.volume.refused("it exports no snapshot"))?;
+        let catalog = Catalog::new(pool.options.volume.clone());
         let pool = Arc::new(Pool::at(pool.options.clone(), (moment, exporter), readers));
         Ok(Arc::new(Frozen(Self(Store { pool, catalog, channel: channel.clone() }))))
     }

@@ -19,17 +19,17 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
-use crate::{codec::Record, naming::Naming};
+use crate::{codec::Record, volume::Volume};
 
 /// All statements in use.
 pub(super) struct Catalog {
-    naming: Naming,
+    volume: Volume,
     known: Mutex<FxHashMap<(Template, Record), Arc<Statement>>>,
 }
 
 impl Catalog {
-    pub(super) fn new(naming: Naming) -> Self {
-        Self { naming, known: Mutex::default() }
+    pub(super) fn new(volume: Volume) -> Self {
+        Self { volume, known: Mutex::default() }
     }
 
     pub(super) fn get(&self, what: Template, record: Record) -> Arc<Statement> {
@@ -39,7 +39,7 @@ impl Catalog {
             let columns = record.columns();
             let text = check::text(what, record, &columns).or_else(|| change::text(what, record, &columns));
             let (text, types) = text.unwrap_or_else(|| look::text(what, record, &columns));
-            let text = self.naming.sql(&text).replace('`', "\"");
+            let text = self.volume.sql(&text).replace('`', "\"");
             Arc::new(Statement { id, name: format!("sluice{id}"), text, types })
         });
         statement.clone()
@@ -53,7 +53,9 @@ mod tests {
 
     #[test]
     fn statements_name_what_they_take() {
-        let catalog = Catalog::new(Naming::new("x").expect("a prefix"));
+        let mut volume = Volume::new("");
+        volume.set_prefix("x").expect("a prefix");
+        let catalog = Catalog::new(volume);
         let one = catalog.get(Template::Look(Look::Get), Record::Acl);
         assert_eq!(
             one.text,

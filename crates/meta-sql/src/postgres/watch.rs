@@ -2,8 +2,8 @@
 //! own.
 //!
 //! Messages may be lost when that connection breaks: the listener then reports that anything may
-//! have changed. Messages are sent after the mark of a commit, because PostgreSQL lets transactions
-//! that notify commit only one at a time.
+//! have changed. Notifications are sent after the Sync of a commit, because PostgreSQL serialises
+//! the commits of transactions that use NOTIFY.
 
 use std::{
     io::ErrorKind,
@@ -18,7 +18,7 @@ use sluice_meta::{
 };
 use sluice_net::Kind;
 
-use crate::naming::Naming;
+use crate::volume::Volume;
 
 use super::{options::Options, pool::Pool, wire::Wire};
 
@@ -26,19 +26,19 @@ use super::{options::Options, pool::Pool, wire::Wire};
 pub(super) fn channel(options: &Options) -> String {
     let schema = options.settings.iter().find(|(name, _)| name == "search_path");
     let schema = schema.map_or_else(|| "public".to_owned(), |(_, path)| path.replace('"', ""));
-    format!("{}changes:{schema}", options.naming.own_prefix())
+    format!("{}changes:{schema}", options.volume.own_prefix())
 }
 
 /// The statement that announces a commit. It runs whether the commit succeeded or not, so it checks
 /// that first. The lane's next commit, on another connection, may have been faster. Messages are
 /// texts of less than 8,000 bytes: twice the bytes of ours.
-pub(super) fn notify(channel: &str, notice: &Notice, naming: &Naming) -> String {
+pub(super) fn notify(channel: &str, notice: &Notice, volume: &Volume) -> String {
     let message = hex::encode(notice.encode());
     let Notice { writer, lane, n, .. } = notice;
     if *writer == 0 {
         return format!("NOTIFY \"{channel}\",'{message}'");
     }
-    let (writers, writer, n) = (naming.table("sluice_writer"), *writer as i64, *n as i64);
+    let (writers, writer, n) = (volume.table("sluice_writer"), *writer as i64, *n as i64);
     format!(
         "SELECT pg_notify('{}','{message}') FROM \"{writers}\" WHERE writer={writer} AND lane={lane} AND n>={n}",
         channel.replace('\'', "''")
@@ -118,7 +118,7 @@ mod tests {
         let mut listener = engine.watch().expect("listen");
         let notice = |n| Notice { writer: 7, lane: 0, n, changes: vec![Change::Node(Ino(n))] };
         for n in [4, 2, 3] {
-            let text = notify(&engine.0.channel, &notice(n), &engine.0.pool.options.naming);
+            let text = notify(&engine.0.channel, &notice(n), &engine.0.pool.options.volume);
             server.sql_in(&database, &text).expect("sent");
         }
         let (mut heard, until) = (Vec::new(), Instant::now() + Duration::from_mins(1));

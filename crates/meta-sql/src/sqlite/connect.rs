@@ -1,8 +1,8 @@
 //! Connections: one that writes, and a pool of those that read.
 //!
-//! What must stay true: while the engine lives the writer's connection stays open, so that neither
-//! the log nor its index can disappear under the readers; and no call waits for a lock longer than
-//! the URL says.
+//! What must stay true: the connection of the writer stays open as long as the engine exists, so
+//! that the write-ahead log and its index are not removed while readers use them. No call waits for
+//! a lock for longer than the URL allows.
 
 use std::{
     fs,
@@ -74,7 +74,7 @@ impl Db {
     /// The connection that writes.
     pub(crate) fn writer(&self) -> Result<Writer<'_>, EngineError> {
         self.writer_within(self.options.timeout)?.ok_or_else(|| {
-            self.options.unavailable("another thread held the connection that writes for too long")
+            self.options.volume.unavailable("another thread held the connection that writes for too long")
         })
     }
 
@@ -83,7 +83,7 @@ impl Db {
         let Some(writer) = self.writer.try_lock_for(timeout) else { return Ok(None) };
         MutexGuard::try_map(writer, Option::as_mut)
             .map(Some)
-            .map_err(|_| self.options.refused("there is no such database; run `sluice format`"))
+            .map_err(|_| self.options.volume.refused("there is no such database; run `sluice format`"))
     }
 
     /// A new connection that reads.
@@ -122,13 +122,13 @@ fn check_path(options: &Options) -> Result<(), EngineError> {
         _ => Path::new("."),
     };
     if !dir.is_dir() {
-        return Err(options.refused(format!("there is no directory {}", dir.display())));
+        return Err(options.volume.refused(format!("there is no directory {}", dir.display())));
     }
     match fs::metadata(path) {
-        Ok(meta) if meta.is_dir() => Err(options.refused("the path names a directory")),
+        Ok(meta) if meta.is_dir() => Err(options.volume.refused("the path names a directory")),
         Ok(_) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(options.refused(error.to_string())),
+        Err(error) => Err(options.volume.refused(error.to_string())),
     }
 }
 
@@ -137,7 +137,9 @@ fn open(options: &Options, flags: OpenFlags) -> Result<Connection, EngineError> 
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(&options.path, flags).map_err(|error| {
         match error.sqlite_error_code() {
-            Some(ErrorCode::CannotOpen) => options.refused(format!("{error}; check path and permissions")),
+            Some(ErrorCode::CannotOpen) => {
+                options.volume.refused(format!("{error}; check path and permissions"))
+            }
             _ => options.failed(&error),
         }
     })?;
@@ -167,7 +169,7 @@ fn open_writer(options: &Options, create: bool) -> Result<Connection, EngineErro
     let writer = open(options, flags)?;
     let failed = |error| options.failed(&error);
     if writer.is_readonly(rusqlite::MAIN_DB).map_err(failed)? {
-        return Err(options.refused("the file is read-only; make it writable"));
+        return Err(options.volume.refused("the file is read-only; make it writable"));
     }
     let journal: String = writer
         .query_row(&format!("PRAGMA journal_mode={}", options.journal), [], |row| row.get(0))

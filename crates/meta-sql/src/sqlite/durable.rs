@@ -3,17 +3,17 @@
 //! With `synchronous=NORMAL` a commit appends to the log (`-wal`) without waiting for the disk.
 //! Syncing the log is enough, and what must stay true for that:
 //! * Every commit that returned before is either in the log or has been copied to the database.
-//!   SQLite syncs the log before it copies, and the database after; only then may the log be
-//!   written from its beginning again. So a commit that is no longer in the log when we sync it is
-//!   safe already, whoever copied it.
+//!   SQLite syncs the log before it copies the log to the database, and syncs the database after
+//!   that. Only then it may overwrite the log from its beginning. So a commit that is no longer in
+//!   the log when we sync it is safe already, whoever copied it.
 //! * Nobody can remove or replace the log while we use it: only the last connection that closes
 //!   does that, and ours is open. SQLite syncs the directory entry of the log with its first
 //!   header. [`sync_dir`] syncs that of the database, once.
 //! * The other journal modes have no log. COMMIT itself waits for the disk, but not for the removal
 //!   of the journal. A journal that is there again after a power cut would roll back the commit. So
-//!   the journal, which may have been truncated, is synced, and the directory too. Only the files
-//!   tell the journal mode: SQLite may have refused the mode that we requested, and others may
-//!   change it.
+//!   the journal, which may have been truncated, is synced, and the directory too. The code finds
+//!   the journal mode from the files, because SQLite may have refused the requested mode, and other
+//!   programs may change it.
 //!
 //! The *database file* must never be opened and closed here: closing any descriptor of it drops the
 //! POSIX locks that SQLite holds on it for the whole process. The log has none.
@@ -32,8 +32,9 @@ use super::options::Options;
 pub(super) fn sync(options: &Options) -> Result<(), EngineError> {
     // The answer must not be "try again": data that could not be synced may be gone at the second
     // try.
-    sync_files(options)
-        .map_err(|error| options.refused(format!("cannot sync the database's log or journal: {error}")))
+    sync_files(options).map_err(|error| {
+        options.volume.refused(format!("cannot sync the database's log or journal: {error}"))
+    })
 }
 
 fn sync_files(options: &Options) -> io::Result<()> {
@@ -61,7 +62,7 @@ fn sync_beside(database: &Path, ending: &str) -> io::Result<bool> {
 pub(super) fn sync_dir(options: &Options) -> Result<(), EngineError> {
     fs::canonicalize(&options.path)
         .and_then(|database| sync_dir_of(&database))
-        .map_err(|error| options.refused(format!("cannot sync the database's directory: {error}")))
+        .map_err(|error| options.volume.refused(format!("cannot sync the database's directory: {error}")))
 }
 
 fn sync_dir_of(database: &Path) -> io::Result<()> {

@@ -7,39 +7,37 @@ use rusqlite::{Error, ErrorCode};
 use sluice_meta::engine::EngineError;
 
 use super::options::Options;
-use crate::errors::errors;
-
-errors!(Options);
 
 impl Options {
     /// What an error of a statement other than COMMIT means.
     pub(crate) fn failed(&self, error: &Error) -> EngineError {
-        let Some(code) = error.sqlite_error_code() else { return self.refused(error.to_string()) };
+        let Self { volume, timeout, .. } = self;
+        let Some(code) = error.sqlite_error_code() else { return volume.refused(error.to_string()) };
         match code {
-            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => self.unavailable(format!(
+            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => volume.unavailable(format!(
                 "another process held the database for more than {} ms",
-                self.timeout.as_millis()
+                timeout.as_millis()
             )),
-            ErrorCode::DatabaseCorrupt => self.corrupt("database file", error.to_string()),
-            ErrorCode::NotADatabase => self.refused("the file is not an SQLite database; check the URL"),
-            ErrorCode::DiskFull => self.refused("the disk of the database is full; make room"),
+            ErrorCode::DatabaseCorrupt => volume.corrupt("database file", error.to_string()),
+            ErrorCode::NotADatabase => volume.refused("the file is not an SQLite database; check the URL"),
+            ErrorCode::DiskFull => volume.refused("the disk of the database is full; make room"),
             ErrorCode::ReadOnly => {
-                self.refused("the database is read-only; make the file and its directory writable")
+                volume.refused("the database is read-only; make the file and its directory writable")
             }
             ErrorCode::CannotOpen | ErrorCode::SystemIoFailure | ErrorCode::OutOfMemory => {
-                self.unavailable(error.to_string())
+                volume.unavailable(error.to_string())
             }
             _ if is_missing_table(error) => {
-                self.refused(format!("{error}: this is no volume yet; run `sluice format`"))
+                volume.refused(format!("{error}: this is no volume yet; run `sluice format`"))
             }
-            _ => self.refused(error.to_string()),
+            _ => volume.refused(error.to_string()),
         }
     }
 
     /// What an error of COMMIT means.
     pub(crate) fn commit_failed(&self, error: &Error) -> EngineError {
         if error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) {
-            return self.indeterminate(error.to_string());
+            return self.volume.indeterminate(error.to_string());
         }
         self.failed(error)
     }

@@ -5,10 +5,10 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use sluice_meta::engine::{EngineError, Label};
+use sluice_meta::engine::EngineError;
 use sluice_net::url::{self, number};
 
-use crate::naming::Naming;
+use crate::volume::Volume;
 
 /// The path of the database, and its settings.
 #[derive(Clone, Debug)]
@@ -19,10 +19,8 @@ pub(crate) struct Options {
     pub(crate) timeout: Duration,
     /// `journal_mode`, upper case.
     pub(crate) journal: &'static str,
-    /// What the tables are called.
-    pub(crate) naming: Naming,
-    /// Name of the engine in messages.
-    pub(crate) label: Label,
+    /// What the tables and the engine are called.
+    pub(crate) volume: Volume,
 }
 
 const SCHEME: &str = "sqlite3://";
@@ -54,8 +52,7 @@ impl Options {
             path: PathBuf::from(path),
             timeout: Duration::from_secs(5),
             journal: "WAL",
-            naming: Naming::default(),
-            label: Label(format!("{SCHEME}{path}").into()),
+            volume: Volume::new(&format!("{SCHEME}{path}")),
         };
         for (name, value) in url::options(query).map_err(refuse)? {
             options.set(&name.replace('-', "_"), &value).map_err(refuse)?;
@@ -71,7 +68,7 @@ impl Options {
                 let journals = JOURNALS.map(|journal| (journal, journal));
                 self.journal = url::one_of(name, &value.to_ascii_uppercase(), &journals)?;
             }
-            "table_prefix" => self.naming = Naming::new(value)?,
+            "table_prefix" => self.volume.set_prefix(value)?,
             _ => url::unused(name, IDLE, KNOWN)?,
         }
         Ok(())
@@ -86,13 +83,13 @@ mod tests {
     fn the_options_of_juicefs_are_understood() {
         let plain = Options::parse("sqlite3://my.db").expect("plain");
         assert_eq!((plain.path.to_str(), plain.journal), (Some("my.db"), "WAL"));
-        assert_eq!((plain.timeout.as_millis(), plain.naming.prefix().as_str()), (5000, "jfs_"));
+        assert_eq!((plain.timeout.as_millis(), plain.volume.prefix().as_str()), (5000, "jfs_"));
         let all = Options::parse(
             "sqlite3:///a b%20.db?cache=shared&_journal=delete&_timeout=70&table_prefix=x&max_open_conns=3",
         )
         .expect("all");
         assert_eq!((all.path.to_str(), all.journal), (Some("/a b%20.db"), "DELETE"));
-        assert_eq!((all.timeout.as_millis(), all.naming.prefix().as_str()), (70, "jfs_x_"));
+        assert_eq!((all.timeout.as_millis(), all.volume.prefix().as_str()), (70, "jfs_x_"));
         for bad in [
             "sqlite3://",
             "sqlite3://a?_timeout=soon",

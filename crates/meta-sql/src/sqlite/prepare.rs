@@ -1,4 +1,4 @@
-//! Makes tables, columns and indexes that are missing.
+//! Creates missing tables, columns and indexes.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ pub(super) fn prepare(connection: &mut Connection, options: &Options) -> Result<
     let txn = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
     for statement in missing(&txn, options).map_err(failed)? {
         txn.execute_batch(&statement).map_err(|error| {
-            options.refused(format!("cannot bring the tables up to date: {error}: {statement}"))
+            options.volume.refused(format!("cannot bring the tables up to date: {error}: {statement}"))
         })?;
     }
     txn.commit().map_err(|error| options.commit_failed(&error))
@@ -32,7 +32,7 @@ pub(super) fn prepare(connection: &mut Connection, options: &Options) -> Result<
 pub(super) fn remove(connection: &mut Connection, options: &Options) -> Result<(), EngineError> {
     let failed = |error| options.failed(&error);
     let txn = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
-    for statement in removals(Dialect::Sqlite, &options.naming) {
+    for statement in removals(Dialect::Sqlite, &options.volume) {
         txn.execute_batch(&statement).map_err(failed)?;
     }
     txn.commit().map_err(|error| options.commit_failed(&error))
@@ -43,5 +43,5 @@ fn missing(connection: &Connection, options: &Options) -> rusqlite::Result<Vec<S
     let mut statement = connection.prepare(EXISTING)?;
     let existing: BTreeSet<String> =
         statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
-    Ok(lacking(Dialect::Sqlite, &options.naming, &existing, ""))
+    Ok(lacking(Dialect::Sqlite, &options.volume, &existing, ""))
 }

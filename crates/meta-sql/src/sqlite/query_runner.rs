@@ -9,6 +9,7 @@ use crate::{
     query_runner::QueryRunner,
     text::Look,
     values::Value,
+    volume::Volume,
 };
 
 keep_log!(SqliteEngine);
@@ -24,7 +25,7 @@ impl Db {
 
     /// Removes the lines of the change log up to a number.
     fn trim(&self, to: u64) -> Result<(), EngineError> {
-        let trimmed = self.writer()?.execute(&self.options.naming.sql(TRIM), [to as i64]);
+        let trimmed = self.writer()?.execute(&self.options.volume.sql(TRIM), [to as i64]);
         trimmed.map(drop).map_err(|error| self.options.failed(&error))
     }
 }
@@ -42,11 +43,7 @@ impl QueryRunner for Reader<'_, '_> {
         self.each((What::Look(what), record), values, take)
     }
 
-    fn damaged(&self, damage: Damage) -> EngineError {
-        self.options.damaged(damage)
-    }
-
-    fn refused(&self, reason: &str) -> EngineError {
-        self.options.refused(reason)
+    fn volume(&self) -> &Volume {
+        &self.options.volume
     }
 }

@@ -1,4 +1,4 @@
-//! Answers to reads: one statement each.
+//! Runs reads: one statement each.
 //!
 //! What must stay true: a result is exactly what the tables hold. Parents are not stored in SQL;
 //! they are counted from the entries that name the inode.
@@ -109,7 +109,7 @@ impl<'s, 'c> Reader<'s, 'c> {
             bind(statement, values).map_err(failed)?;
             let mut rows = statement.raw_query();
             while let Some(row) = rows.next().map_err(failed)? {
-                take(row).map_err(|damage| self.options.damaged(damage))?;
+                take(row).map_err(|damage| self.options.volume.damaged(damage))?;
             }
             Ok(())
         };

@@ -1,7 +1,7 @@
 //! Snapshots of the database.
 //!
-//! What must stay true: all readers began while no client could commit, and none ends its
-//! transaction before it is dropped.
+//! What must stay true: all read transactions begin while no client can commit. Each ends only when
+//! its reader is dropped.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! The statements of one trip or commit.
+//! The statements of one read or commit.
 //!
-//! What must stay true: a statement stays prepared until the end, so that the thousandth of a kind
-//! costs no look-up.
+//! What must stay true: a statement stays prepared until the end. So later uses of the same
+//! statement need no lookup.
 
 use std::cell::RefCell;
 
@@ -43,7 +43,7 @@ impl<'c> Statements<'c> {
         let held = place.and_then(|at| self.held.borrow_mut()[at].1.take());
         let mut statement = match held {
             Some(statement) => statement,
-            None => self.connection.prepare_cached(&self.texts.get(kind, &self.options.naming))?,
+            None => self.connection.prepare_cached(&self.texts.get(kind, &self.options.volume))?,
         };
         let done = work(&mut statement);
         let mut held = self.held.borrow_mut();

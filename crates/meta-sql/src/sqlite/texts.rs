@@ -10,9 +10,9 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     codec::Record,
-    naming::Naming,
     schema::Dialect,
     text::{Look, equal, first, look, replacing},
+    volume::Volume,
 };
 
 /// Rows that one [`What::InsertMany`] inserts.
@@ -114,9 +114,9 @@ fn add(record: Record, rows: usize) -> String {
 pub(super) struct Texts(Mutex<FxHashMap<Kind, Arc<str>>>);
 
 impl Texts {
-    pub(super) fn get(&self, kind: Kind, naming: &Naming) -> Arc<str> {
+    pub(super) fn get(&self, kind: Kind, volume: &Volume) -> Arc<str> {
         let (what, record) = kind;
-        let text = || naming.sql(&what.text(record)).replace('$', "?").into();
+        let text = || volume.sql(&what.text(record)).replace('$', "?").into();
         self.0.lock().entry(kind).or_insert_with(text).clone()
     }
 }
@@ -136,12 +136,12 @@ mod tests {
     #[test]
     fn statements_are_understood_and_find_their_rows_by_an_index() {
         let database = Connection::open_in_memory().expect("a database");
-        for statement in lacking(Dialect::Sqlite, &Naming::default(), &BTreeSet::new(), "") {
+        for statement in lacking(Dialect::Sqlite, &Volume::new(""), &BTreeSet::new(), "") {
             database.execute_batch(&statement).expect("a table");
         }
         let texts = Texts::default();
         let check = |what: What, record: Record| {
-            let text = &*texts.get((what, record), &Naming::default());
+            let text = &*texts.get((what, record), &Volume::new(""));
             let mut explained = database.prepare(&format!("EXPLAIN QUERY PLAN {text}")).expect(text);
             let steps = explained.raw_query().mapped(|row| row.get(3)).collect::<Result<Vec<String>, _>>();
             let steps = steps.expect("a plan");

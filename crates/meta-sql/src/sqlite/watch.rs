@@ -1,8 +1,8 @@
-//! Notices commits of other processes.
+//! Detects commits of other processes.
 //!
 //! What must stay true: our own commits are not reported. SQLite's `data_version` counts, on each
-//! connection, the commits of all *other* connections; asked on the connection that writes, these
-//! are those of other processes.
+//! connection, the commits of all *other* connections; on the connection that writes, these are the
+//! commits of other processes.
 
 use std::time::Duration;
 

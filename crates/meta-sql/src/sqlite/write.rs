@@ -1,7 +1,8 @@
 //! Applies the writes of a commit inside its transaction.
 //!
 //! What must stay true: a precondition that fails is a conflict that names its key, found before
-//! COMMIT. New rows are gathered and inserted many at a time: that is the hot path.
+//! COMMIT. New rows are collected, and many are inserted with one statement, because this is the
+//! most frequent write.
 
 use std::collections::BTreeMap;
 
@@ -185,7 +186,7 @@ impl<'s, 'c> Writing<'s, 'c> {
             }
             // Counted from the entries.
             (None, List::Parents(_)) => Ok(0),
-            (None, _) => Err(self.reader.options.refused(format!("{list:?} cannot be cleared"))),
+            (None, _) => Err(self.reader.options.volume.refused(format!("{list:?} cannot be cleared"))),
         };
         done.map(drop)
     }
@@ -200,7 +201,7 @@ impl<'s, 'c> Writing<'s, 'c> {
             Key::Chunk(ino, index) if changed != 1 => {
                 let record = format!("chunk {} {index}", ino.0 as i64);
                 let reason = "slices are not of 24 bytes each".into();
-                Err(self.reader.options.damaged(Damage { record, reason }))
+                Err(self.reader.options.volume.damaged(Damage { record, reason }))
             }
             _ => Ok(()),
         }

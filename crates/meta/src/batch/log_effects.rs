@@ -1,7 +1,7 @@
 //! Writes the effects of commits to the log for a successor.
 //!
-//! What must stay true: an effect is logged before its commit is sent. That a commit did not happen
-//! is logged before another commit gets its number.
+//! What must stay true: an effect is logged before its commit is sent. Before another commit gets
+//! the number of a commit that did not happen, the log says that it did not happen.
 
 use std::sync::Arc;
 

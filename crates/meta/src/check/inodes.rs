@@ -1,7 +1,7 @@
-//! Compares each inode with its entries and chunks, and gathers what directories hold.
+//! Compares each inode with its entries and chunks, and counts the content of directories.
 //!
-//! What must stay true: memory is that of the sorts, of one inode's directories, and of the inodes
-//! that are asked for at once.
+//! What must stay true: the memory use is that of the sorts, of the parents of one inode, and of
+//! the inodes that are read at once.
 
 use sluice_types::{FileType, FsError, FsResult, Ino, Name, align4k};
 

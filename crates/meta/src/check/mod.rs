@@ -1,11 +1,11 @@
 //! Checks whether the nodes, entries, chunks and counts of a volume agree, and repairs them.
 //!
-//! What must stay true: a change that is under way is never reported as a fault. A finding counts
-//! only if two surveys, one after the other, both have it. A repair changes only records that still
-//! are as they were found.
+//! What must stay true: a change that is under way is never reported as a fault. A finding is
+//! reported only if two consecutive surveys find it. A repair changes only records that still are
+//! as they were found.
 //!
-//! Memory: that of up to eight sorts ([`SortSpace`]), however large the volume is. What does not
-//! fit goes to the disk: some 100 bytes for each file with its entry and its slice.
+//! The memory use is that of at most eight sorts ([`SortSpace`]), for any size of the volume. The
+//! rest is on disk: about 100 bytes for each file with its entry and its slice.
 
 mod cycles;
 mod dirs;

@@ -1,4 +1,4 @@
-//! What a check found, however much it is.
+//! The findings of a check, of any number.
 //!
 //! What must stay true: it takes no more memory than its sorts, also while it is read.
 

@@ -1,7 +1,7 @@
 //! The change log of a volume, as an engine keeps it.
 //!
 //! Lines are appended by [`Write::Log`](super::Write::Log), in the commit of the change that they
-//! describe. This is how they are read and trimmed.
+//! describe. This trait reads and trims them.
 
 use bytes::Bytes;
 

@@ -1,4 +1,4 @@
-//! The conditions of a commit, each with the question whose answer shows whether it holds.
+//! The conditions of a commit. Each has the read that shows whether the condition holds.
 //!
 //! What must stay true: an engine that finds that all of them hold may commit.
 

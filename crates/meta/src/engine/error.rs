@@ -1,4 +1,4 @@
-//! What can go wrong between the file system and the database.
+//! The errors of engines.
 
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
-//! Notices for servers without messages: polls something that changes with commits.
+//! Change notifications for databases without publish/subscribe: polls a value that changes with
+//! each commit.
 //!
-//! What must stay true: it is read only while there is a listener.
+//! What must stay true: the value is read only while there is a listener.
 
 use std::{
     sync::Arc,

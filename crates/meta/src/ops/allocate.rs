@@ -1,4 +1,4 @@
-//! Allocate: numbers that no other client gets.
+//! Allocate: reserves ids for this client.
 
 use smallvec::smallvec;
 

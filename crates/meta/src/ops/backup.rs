@@ -1,6 +1,6 @@
-//! Whose turn it is to back up the metadata.
+//! Decides which client backs up the metadata.
 //!
-//! What must stay true: of all clients of a volume, one makes a backup in an interval.
+//! What must stay true: at most one client of a volume makes a backup in each interval.
 
 use std::time::Duration;
 

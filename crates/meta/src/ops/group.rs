@@ -1,7 +1,7 @@
-//! Cache groups: who is a member, and the keys by which they know each other.
+//! Cache groups: their members, and the keys by which members and clients authenticate each other.
 //!
-//! What must stay true: whatever changes the members raises their version in the same commit, and
-//! no record of a member is made without its session, nor outlives it.
+//! What must stay true: each change of the members raises the version of the list in the same
+//! commit. A member record exists only as long as its session.
 
 use sluice_types::FsError;
 use smallvec::smallvec;

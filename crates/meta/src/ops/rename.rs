@@ -1,4 +1,4 @@
-//! Rename: moves a name, over another one or in exchange for it.
+//! Rename: moves a name. The target name may be free, replaced or exchanged.
 
 use std::sync::Arc;
 

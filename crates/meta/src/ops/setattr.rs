@@ -1,4 +1,4 @@
-//! Setattr: owner, mode, times and flags of an inode. Length is truncate's.
+//! Setattr: owner, mode, times and flags of an inode. `truncate` sets the length.
 
 use sluice_types::{Access, Attr, AttrFlags, Caller, FsError, Ino, Time};
 use smallvec::smallvec;

@@ -1,4 +1,4 @@
-//! Sustained files: without a name, but open in some session.
+//! Sustained files: files without a name that are open in a session.
 
 use sluice_types::{FsError, Ino};
 use smallvec::smallvec;

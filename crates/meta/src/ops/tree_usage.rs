@@ -1,8 +1,8 @@
-//! What lies below a directory, by the statistics of all directories there.
+//! The usage below a directory, from the statistics of all directories in its tree.
 //!
-//! What must stay true: the answer is exact or there is none. The caller says which directories
-//! there are; their records tell whether these are all. Under [`Hold::Lock`] it is so at the
-//! commit.
+//! What must stay true: the result is exact, or there is no result. The caller passes all
+//! directories of the tree. The records of these directories show whether the list is complete.
+//! With [`Hold::Lock`], this is also true at the commit.
 
 use rustc_hash::FxHashMap;
 use sluice_types::{Attr, Ino};

@@ -1,5 +1,5 @@
-//! The group of a record, so that the records of one collection are found among all changes of a
-//! batch.
+//! The collection to which a record belongs. It is used to find the records of one collection among
+//! all changes of a batch.
 
 use sluice_types::Ino;
 

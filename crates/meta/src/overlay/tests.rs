@@ -1,5 +1,5 @@
-//! Folding changes nothing: the writes of a batch, one commit each, and their fold in one commit
-//! leave the same records.
+//! Merging preserves the result: the writes of a batch as separate commits, and their merge as one
+//! commit, produce the same records.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The count of users and groups on a volume that begins with it.
+//! Counts the usage of users and groups when a volume begins to record it.
 
 use sluice_types::{FsError, FsResult};
 

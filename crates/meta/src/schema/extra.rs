@@ -1,7 +1,8 @@
 //! Sluice's own records that other programs of the volume format neither read nor write, and that
 //! are in no dump.
 //!
-//! What must stay true: numbers and words are stored, so none of them ever changes.
+//! What must stay true: the numbers and names defined here are stored in databases, so they never
+//! change.
 
 use std::fmt;
 

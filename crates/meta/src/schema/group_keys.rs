@@ -1,7 +1,7 @@
-//! The keys by which members of cache groups and their clients know each other.
+//! The keys by which members and clients of cache groups authenticate each other.
 //!
-//! What must stay true: the bytes of a key appear in its record and nowhere else, neither in what
-//! is shown for debugging nor in an error.
+//! What must stay true: the bytes of a key appear only in its record, and never in debug output or
+//! in an error.
 
 use std::fmt;
 

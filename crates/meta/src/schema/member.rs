@@ -1,4 +1,4 @@
-//! A member of a cache group, as it stands in its record.
+//! The record of a member of a cache group.
 
 use serde::{Deserialize, Serialize};
 

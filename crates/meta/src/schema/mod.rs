@@ -1,9 +1,9 @@
 //! The closed set of records that a volume's metadata is made of.
 //!
-//! [`Key`] names a record, [`Row`] is the record with its value. Both are closed enums: a new
-//! record does not compile until every engine maps it. The engine decides the layout of a record.
-//! The byte forms that several engines share (attributes, entries, slices, locks, ACL rules) are
-//! here beside the types, as the JuiceFS volume format has them.
+//! [`Key`] names a record, [`Row`] is the record with its value. Both are closed enums: after a
+//! kind of record is added, the code does not compile until every engine maps it. The engine
+//! decides the layout of a record. The byte forms that several engines share (attributes, entries,
+//! slices, locks, ACL rules) are here beside the types, as the JuiceFS volume format has them.
 
 mod acl;
 mod chunk;

@@ -1,8 +1,8 @@
-//! A notice of one client to the others, and its encoding.
+//! A change notification to other clients, and its encoding.
 //!
-//! The bytes are ours alone: programs of the same volume format neither see nor need them. What
-//! must stay true: bytes of a newer client that are not understood here mean that anything may have
-//! changed.
+//! Only Sluice uses this encoding. Other programs of the volume format ignore it. What must stay
+//! true: if a notification cannot be decoded (from a newer client), the receiver assumes that
+//! anything may have changed.
 
 use bytes::Bytes;
 use sluice_types::{Ino, Name};

@@ -1,4 +1,4 @@
-//! The values of records that Redis and the key-value stores keep alike, byte for byte.
+//! The values of records that are the same bytes in Redis and in the key-value stores.
 //!
 //! What must stay true: both functions know the same kinds of records. A record of any other kind
 //! has a form of its own in each engine.

@@ -1,4 +1,4 @@
-//! Usage: for each directory, and for limits.
+//! Usage: the statistics of each directory, and the usage of quotas.
 
 use sluice_types::Ino;
 

@@ -1,4 +1,4 @@
-//! Writer records: the processes that commit.
+//! Writer records: the identity of a client that commits.
 
 /// Identity of a process that commits: its session id. Whoever cleans up after a dead session
 /// removes its writer records too, and thereby fences it.

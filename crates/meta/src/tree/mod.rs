@@ -1,7 +1,7 @@
 //! Whole trees: remove, clone and count them.
 //!
-//! Nothing here has code for batches: each walks a tree and submits the operations of single
-//! entries, many at a time.
+//! This module has no special code for batches. Each function walks a tree and submits operations
+//! on single entries, many at a time.
 
 mod clone;
 mod remove;

@@ -1,5 +1,5 @@
-//! Rename with what it moves: a directory that goes from one quota to another takes along what lies
-//! below it.
+//! Rename between quotas: if a directory moves from one quota to another, the usage of its tree
+//! moves, too.
 
 use sluice_types::{FsError, FsResult, Ino};
 

@@ -1,7 +1,7 @@
-//! What lies below a directory: its directories, and what they hold, by statistics or by a walk.
+//! The directories below a directory, and their usage, from statistics or by a walk.
 //!
-//! What must stay true: a directory is said to have no statistics only if it has none. What lies
-//! below one without is not counted at one point in time.
+//! What must stay true: a directory is reported as without statistics only if it really has none.
+//! The usage below a directory without statistics is not counted at one point in time.
 
 use rustc_hash::FxHashSet;
 use sluice_types::{Attr, Caller, FileType, FsError, FsResult, Ino};

@@ -1,4 +1,5 @@
-//! Records that an operation takes from memory instead of reading them. The commit compares them.
+//! Records that an operation takes from the caches of this client instead of reading them. The
+//! commit compares them.
 
 use sluice_types::Ino;
 

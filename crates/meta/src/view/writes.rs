@@ -1,4 +1,4 @@
-//! What operations change, and what those before them in their batch add to usage.
+//! The writes of an operation, and the usage that earlier operations of the batch add.
 
 use super::View;
 use crate::{

@@ -1,8 +1,8 @@
 //! Ciphers of the volume format: objects at rest, the volume's private key, and the secrets in its
 //! settings.
 //!
-//! What must stay true: every object and every secret is sealed with a nonce of its own, and bytes
-//! that fail their authentication are never returned.
+//! What must stay true: every object and every secret is encrypted with its own nonce. Bytes that
+//! fail authentication are never returned.
 
 mod object;
 mod pem;

@@ -1,4 +1,4 @@
-//! Encryption at rest: every object is sealed before it leaves.
+//! Encryption at rest: every object is encrypted before it is stored.
 //!
 //! What must stay true: the store below gets only sealed bytes, and callers get only authenticated
 //! bytes.

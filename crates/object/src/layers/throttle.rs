@@ -1,7 +1,7 @@
 //! Bandwidth limits.
 //!
-//! What must stay true: over a longer time, no more bytes pass than the limit allows. A caller that
-//! is dropped while it waits returns its share, and so does one whose object does not exist.
+//! What must stay true: over a longer time, no more bytes pass than the limit allows. If a call is
+//! dropped while it waits, or if its object does not exist, its share of the bandwidth is returned.
 
 use std::{ops::Range, path::Path, sync::Arc, time::Duration};
 

@@ -1,5 +1,4 @@
-//! Runs as many seeds as wanted: `sluice-simulate [--seeds N] [--seed FIRST] [--threads N]
-//! [--verbose]`.
+//! Runs a number of seeds: `sluice-simulate [--seeds N] [--seed FIRST] [--threads N] [--verbose]`.
 
 use std::{
     process::ExitCode,

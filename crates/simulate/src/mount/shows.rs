@@ -1,5 +1,5 @@
-//! What a mount shows of more than one record: the content of a file, a listing, and all that it
-//! remembers while nobody changes anything.
+//! Checks of answers that depend on several records: the content of a file, a listing, and all
+//! caches when no client changes anything.
 
 use sluice_data::ChunkIndex as _;
 use sluice_meta::{

@@ -1,9 +1,9 @@
 //! The isolation that the contract promises, as scripts one can read and run: one file for each
 //! anomaly.
 //!
-//! A script interleaves transactions step by step and says what must never (or always) be the
-//! outcome. What `weak` says is the outcome on an engine that is exactly as weak as the contract;
-//! that is how the anomalies show that operations must expect.
+//! A script interleaves transactions step by step, and states which result must never (or always)
+//! occur. `weak` states the result on an engine that guarantees no more than the contract. These
+//! results show the anomalies that operations must expect.
 //!
 //! ```text
 //! given node 5 uid=0          a record that exists

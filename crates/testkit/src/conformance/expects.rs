@@ -1,7 +1,7 @@
 //! What a commit may expect of what was read before: held records, absent records, empty
 //! directories.
 //!
-//! Between the reads and the commit a rival changes something.
+//! Between the reads and the commit, another client makes a change.
 
 use sluice_meta::{
     engine::{Commit, Expect, Hold, List, Moment, Read, Write},

@@ -1,4 +1,5 @@
-//! The identity of a commit: what makes a lost answer harmless.
+//! The identity of a commit (session, lane, number), by which a client finds out after a lost
+//! answer whether the commit happened.
 
 use sluice_meta::{
     engine::{Commit, EngineError, Expect, Moment, Read, Step, Write},

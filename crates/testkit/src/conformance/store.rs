@@ -1,4 +1,4 @@
-//! A fresh store and the few steps that all cases are made of.
+//! A new, empty store, and the helper functions that all cases use.
 
 use std::{
     collections::BTreeMap,

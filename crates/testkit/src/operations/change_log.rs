@@ -1,4 +1,5 @@
-//! The change log of a volume: what operations say, once each, and how it is trimmed.
+//! The change log of a volume: each operation writes its lines exactly once. Also tests how the log
+//! is trimmed.
 
 use std::{sync::Arc, thread};
 

@@ -1,4 +1,4 @@
-//! A store that several clients open, and what the cases ask of it.
+//! A store that several clients open, and helper functions of the cases.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! The usage of a directory with a quota counts every name below it, after every change.
 //!
-//! What must stay true: each step is compared with a walk of the tree, so no step needs to know
-//! what it costs.
+//! What must stay true: after each step, the usage is compared with a walk of the tree. So a step
+//! need not state its expected usage.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Cache groups: members that come and go at once, and what becomes of them when clients die.
+//! Cache groups: members that join and leave at the same time, and the removal of members whose
+//! clients died.
 
 use std::{sync::Arc, time::Duration};
 

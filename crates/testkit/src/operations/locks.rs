@@ -1,4 +1,4 @@
-//! Locks of two clients: whoever holds one for writing holds it alone.
+//! Locks of two clients: a write lock has at most one holder.
 
 use std::{
     sync::{

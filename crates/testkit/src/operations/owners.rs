@@ -1,8 +1,8 @@
-//! What users and groups use is on record after every change, of every owner there ever was, and
-//! their limits hold.
+//! After every change, the recorded usage of every user and group is correct, and their limits are
+//! enforced.
 //!
-//! What must stay true: each step is compared with a count of all nodes, so no step needs to know
-//! what it costs.
+//! What must stay true: after each step, the usage is compared with a count of all nodes. So a step
+//! need not state its expected usage.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Two clients that start at the same time, round after round.
+//! Runs two clients that start each round at the same time.
 
 use std::{
     sync::Barrier,

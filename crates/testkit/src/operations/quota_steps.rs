@@ -1,4 +1,4 @@
-//! What clients do under quotas, at random: all changes that move what is used.
+//! Random operations of clients under quotas: every kind of operation that changes usage.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

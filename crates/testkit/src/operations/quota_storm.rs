@@ -1,9 +1,9 @@
 //! Many clients work under nested quotas and those of users and groups, and move trees across them:
-//! usage is exact afterwards, and no limit was passed.
+//! usage is exact afterwards, and no limit was exceeded.
 //!
-//! By how much eight clients may pass a limit together: by nothing, since the commit compares it. A
-//! limit that is new binds a client from its next heartbeat on. Limits of users and groups refuse
-//! no change of an owner, so what they have may be more.
+//! Eight clients together never exceed a limit, because the commit checks it. A new limit applies
+//! to a client from its next heartbeat on. Limits of users and groups do not refuse a change of the
+//! owner, so their usage may be above the limit.
 
 use std::{
     sync::{

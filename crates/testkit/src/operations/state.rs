@@ -1,4 +1,4 @@
-//! Everything that a store holds, and what must be true of it whatever happened.
+//! All records of a store, and the invariants that must hold after any sequence of operations.
 
 use std::collections::{BTreeMap, BTreeSet};
 

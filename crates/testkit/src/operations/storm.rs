@@ -1,5 +1,5 @@
-//! Many threads in two clients change one small tree, also over an engine that fails: whatever
-//! happens, it stays a tree.
+//! Many threads in two clients change one small tree, also over an engine that fails: the result is
+//! always a tree.
 
 use std::{sync::Arc, thread};
 

@@ -1,9 +1,9 @@
 //! The shell that starts and kills a server of a test.
 //!
 //! A process may fork while it has files open in a FUSE mount. Then the child waits until the mount
-//! has flushed them, and the mount may be waiting for the very server that is to be started. So a
-//! shell that was started before forks instead. What must stay true: when the shell or this process
-//! ends, the server ends.
+//! has flushed them, and the mount may be waiting for the server that the test is starting. So a
+//! shell that was started earlier forks instead. What must stay true: when the shell or this
+//! process ends, the server ends.
 
 use std::{
     ffi::OsString,

@@ -1,7 +1,7 @@
 //! A private Redis with a replica and three sentinels that watch over them.
 //!
 //! What must stay true: when it has started, all sentinels know each other and the replica, so that
-//! the loss of the master is noticed and made up for.
+//! the loss of the master leads to a failover.
 
 use std::io;
 

@@ -1,10 +1,10 @@
 //! An S3 server on loopback, and a proxy before it that breaks answers on demand.
 //!
-//! The server makes buckets as they are named, so the proxy answers for those that are not to be
-//! there.
+//! The server creates each bucket that a request names. So the proxy answers the requests to
+//! buckets that must not exist.
 //!
-//! What must stay true: the proxy does to each request what the next fault that fits says, once, or
-//! what is said of all requests, and otherwise passes bytes on as they are.
+//! What must stay true: the proxy applies to each request the next matching fault, once, or the
+//! fault that is set for all requests. Otherwise it forwards the bytes unchanged.
 
 use std::{
     collections::VecDeque,

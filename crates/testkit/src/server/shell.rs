@@ -1,8 +1,8 @@
 //! A shell that runs commands for a process which must not fork itself.
 //!
-//! A process that forks while it has files open in a FUSE mount waits for the mount to flush them
-//! in the child, and whoever inspects that child, be it `ps`, waits too. A shell that was started
-//! before has none of them open.
+//! A process that forks while it has files open in a FUSE mount waits until the mount has flushed
+//! these files in the child. A program that inspects the child, such as `ps`, waits, too. A shell
+//! that was started earlier does not have these files open.
 
 use std::{
     fmt::Write as _,

@@ -1,9 +1,9 @@
 //! A private TiKV: a real placement driver, and the TiKV service as `TiDB` implements it for its
 //! tests.
 //!
-//! It is one store without Raft: what it shows is the protocol, transactions and regions, not a
-//! cluster's failover. A shell of its own starts and kills the two, so that they end with this
-//! process however it ends.
+//! It is one store without Raft: it tests the protocol, transactions and regions, but not the
+//! failover of a cluster. A separate shell starts and kills both servers. So they end when this
+//! process ends, for any reason.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},

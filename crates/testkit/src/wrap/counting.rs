@@ -1,4 +1,4 @@
-//! Counts trips: how the budgets of operations are asserted.
+//! Counts round trips, so that tests can check the expected number of each operation.
 
 use std::{
     fmt,

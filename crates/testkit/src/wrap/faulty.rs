@@ -1,7 +1,7 @@
 //! Breaks an engine in every way the contract allows, by a seed.
 //!
 //! It never breaks the contract itself: a commit that it reports as not happened did not happen,
-//! and one whose answer it loses may have happened, not, or happen later.
+//! and a commit whose answer is lost may have happened, may happen later, or may never happen.
 
 use std::sync::Arc;
 

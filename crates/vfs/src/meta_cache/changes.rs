@@ -1,4 +1,4 @@
-//! When this client changed which inode.
+//! The time of this client's last change of each inode.
 //!
 //! What must stay true: an inode whose last change is no longer kept counts as changed after every
 //! read that is still under way.

@@ -1,14 +1,14 @@
 //! What the kernel may have cached while this mount follows other clients: dentries, and inodes
 //! with their attributes.
 //!
-//! Changes of other clients are invalidated in the kernel by name. If an announcement says only
-//! that a directory changed, or that anything may have changed, all such names that are here are
-//! invalidated. What must stay true: each name that the kernel may cache for longer than a second
-//! is here. If such an announcement comes while a request is under way, the kernel must not cache
-//! the answer, because its name was not here when the names were invalidated. A single name may be
-//! invalidated at any time, because the kernel waits until a lookup of it has ended. The same holds
-//! for an inode that the kernel knows. An inode that the kernel does not know yet is invalidated by
-//! its name.
+//! Changes of other clients are invalidated in the kernel by name. If a change notification says
+//! only that a directory changed, or that anything may have changed, all names of this map that are
+//! concerned are invalidated. What must stay true: each name that the kernel may cache for longer
+//! than a second is here. If such a notification arrives while a request is under way, the kernel
+//! must not cache the answer, because its name was not yet in this map when the names were
+//! invalidated. A single name may be invalidated at any time, because the kernel waits until a
+//! lookup of it has ended. The same holds for an inode that the kernel knows. An inode that the
+//! kernel does not know yet is invalidated by its name.
 
 use std::{
     collections::hash_map::Entry::Vacant,

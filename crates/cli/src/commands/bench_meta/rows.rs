@@ -1,7 +1,7 @@
-//! The operations that are measured, each as the file system asks for it.
+//! The operations that are measured. Each calls the same functions as a mount.
 //!
-//! What must stay true: what a name stands for never changes, or figures of different days cannot
-//! be compared.
+//! What must stay true: the meaning of a row's name never changes. Otherwise figures of different
+//! days could not be compared.
 
 use std::{cell::Cell, rc::Rc, sync::Arc};
 

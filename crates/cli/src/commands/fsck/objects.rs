@@ -1,7 +1,7 @@
-//! Whether the blocks of slices are in the object store.
+//! Checks whether the blocks of all slices are in the object store.
 //!
-//! What must stay true: memory is that of two sorts, however many objects there are and however
-//! many are missing.
+//! What must stay true: the memory use is that of two sorts. It does not depend on the number of
+//! objects or of missing objects.
 
 use anyhow::{Context, Result};
 use futures::{StreamExt, TryStreamExt, stream};

@@ -1,6 +1,6 @@
-//! Tells which files need what is missing.
+//! Reports the files that need missing blocks.
 //!
-//! What must stay true: memory does not grow with what is reported.
+//! What must stay true: the memory use does not depend on the number of reported files.
 
 use std::fmt::Write as _;
 

@@ -1,5 +1,5 @@
-//! What clients do in the background, done now and as a whole: expired trash, deleted files,
-//! replaced slices, compactions.
+//! Does the background work of clients now and completely: it deletes expired trash, deleted files
+//! and replaced slices, and compacts files.
 
 use std::sync::{
     Arc,

@@ -1,7 +1,7 @@
-//! Objects against the slices that records name.
+//! Compares the objects with the slices to which records refer.
 //!
-//! What must stay true: an object counts as leaked only if no record of its slice asks for exactly
-//! this block.
+//! What must stay true: an object counts as leaked only if no record of a slice includes the block
+//! of this object.
 
 use sluice_data::{BlockKey, Layout};
 use sluice_meta::sort::{Fields, Sorted};

@@ -1,4 +1,4 @@
-//! The two sides of the comparison: the objects that there are, and the slices that records name.
+//! The two inputs of the comparison: the existing objects, and the slices to which records refer.
 
 use anyhow::{Context, Result};
 use futures::TryStreamExt;

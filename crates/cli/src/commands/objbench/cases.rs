@@ -1,4 +1,4 @@
-//! What a volume needs of an object store, each tried once.
+//! Runs each request that a volume needs once, and checks the result.
 //!
 //! What must stay true: a case does not rely on what another one left.
 

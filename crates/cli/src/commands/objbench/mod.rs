@@ -1,7 +1,7 @@
 //! `sluice objbench`: whether an object store can hold a volume, and how fast it is.
 //!
-//! What must stay true: all it stores lies below one prefix of its own, and is gone when it ends,
-//! by an error or a signal too.
+//! What must stay true: all its objects have one prefix, which nothing else uses. It deletes them
+//! when it ends, also after an error or a signal.
 
 mod cases;
 mod speed;

@@ -1,4 +1,4 @@
-//! How fast an object store is: each request many times.
+//! Measures the speed of an object store: sends each request many times.
 //!
 //! What must stay true: what is read is compared with what was stored.
 

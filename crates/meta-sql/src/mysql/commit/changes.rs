@@ -1,7 +1,7 @@
 //! Rows that are compared and changed by one statement, which must match all of them.
 //!
-//! What must stay true: rows are locked in the order of the plan. So the fallback is one statement
-//! that locks and compares all, and one that changes them.
+//! What must stay true: rows are locked in the order of the plan. If one statement cannot do this,
+//! the fallback is two statements: one locks and compares all rows, the other changes them.
 
 use super::{
     flight::Builder,

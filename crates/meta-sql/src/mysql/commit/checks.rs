@@ -1,7 +1,7 @@
 //! Expectations as statements that lock and count rows, and fail if the count differs.
 //!
-//! What must stay true: rows are found by the index that their key leads, so that no others are
-//! locked, and in the order of their keys.
+//! What must stay true: rows are found by the index that begins with their key, and in the order of
+//! their keys. So no other rows are locked.
 
 use std::fmt::Write as _;
 

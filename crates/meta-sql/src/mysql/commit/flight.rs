@@ -1,7 +1,7 @@
 //! The statements of one transaction, in packets.
 //!
-//! What must stay true: no statement runs unless all before it did and all checks held; COMMIT is
-//! the last.
+//! What must stay true: a statement runs only if all statements before it succeeded. COMMIT is the
+//! last statement.
 
 use crate::mysql::{style::Style, tables::Tables};
 

@@ -1,6 +1,7 @@
 //! A piece of the work of a commit as statements.
 //!
-//! What must stay true: a statement takes the rows in the order in which the work has them.
+//! What must stay true: a statement locks the rows in the order in which the piece of work lists
+//! them.
 
 use sluice_meta::schema::{Counter, Key};
 use sluice_types::Ino;

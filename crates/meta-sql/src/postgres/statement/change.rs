@@ -1,9 +1,9 @@
 //! The statements that write.
 //!
-//! What must stay true: a replaced row keeps the columns that others added to the table; one that
-//! must be there is counted: if fewer were written than wanted, the statement fails; and rows are
-//! touched in ascending order, since those given are, and those found are locked in that order
-//! before the first is written.
+//! What must stay true: a replaced row keeps columns that other programs added to the table. Rows
+//! that must exist are counted: if fewer rows were written than requested, the statement fails.
+//! Rows are locked in ascending order: given rows are sorted, and found rows are locked in this
+//! order before the first write.
 
 use super::{
     columns::{equal, many, names, params, replaced, sound, types, values_table},

@@ -1,7 +1,7 @@
-//! The statements that hold rows and fail unless they are as expected.
+//! The statements that lock rows, and fail unless the rows are as expected.
 //!
-//! What must stay true: a row is looked at after it was locked, so that what others committed while
-//! this client waited is seen.
+//! What must stay true: a row is compared after it was locked. So the check sees what other clients
+//! committed while this client waited.
 
 use super::{
     columns::{equal, fail, many, names, params, sound, values_table},

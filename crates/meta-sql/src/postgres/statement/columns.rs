@@ -1,7 +1,7 @@
-//! The columns of the records, and the phrases made of them.
+//! The columns of the records, and the SQL fragments made of them.
 //!
-//! What must stay true: columns stand in the order of the record's shape, which is that of its
-//! values.
+//! What must stay true: columns have the order of the record's shape, which is also the order of
+//! its values.
 
 use std::borrow::Cow;
 

@@ -1,7 +1,7 @@
 //! The statements that only read.
 //!
 //! What must stay true: the columns of a result are in the order in which `codec` reads them. If
-//! there are many questions, the index of the question comes before them.
+//! there are many requests, the index of the request comes before the columns.
 
 use super::{
     columns::{equal, names, types, values_table},

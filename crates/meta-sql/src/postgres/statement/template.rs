@@ -1,4 +1,4 @@
-//! What statements there are, and the types of their parameters.
+//! The list of all statements, and the types of their parameters.
 
 use crate::{
     plan::{Compare, Lock},

@@ -1,4 +1,4 @@
-//! Lanes of the engine are never lost and operations never forgotten, whoever ends when.
+//! No lane of the engine is lost, and no operation is forgotten, in whatever order threads end.
 
 use std::{
     sync::{Arc, atomic::AtomicU64},

@@ -62,6 +62,13 @@ impl From<SortError> for FsError {
     }
 }
 
+impl From<SortError> for io::Error {
+    /// Without the folder, for callers that name it themselves.
+    fn from(error: SortError) -> Self {
+        error.source
+    }
+}
+
 /// Takes records, which are sorted as bytes.
 pub struct Sorter(Sorted);
 
@@ -139,7 +146,7 @@ impl Sorted {
             Records { sorted: self, at: 0, runs: Vec::new(), heads: BinaryHeap::new(), last: Vec::new() };
         let Some(file) = &self.file else { return Ok(records) };
         for (run, range) in self.runs.iter().enumerate() {
-            let section = Section { file, left: range.clone() };
+            let section = Section::new(file, range.clone());
             let mut reader = BufReader::with_capacity(READ, section);
             let mut head = Head { record: Vec::new(), run, count: 0 };
             if read_record(&mut reader, &mut head).map_err(|error| self.space.failed(error))? {
@@ -275,10 +282,17 @@ fn get_number(run: &mut impl Read) -> io::Result<u64> {
     Err(ErrorKind::InvalidData.into())
 }
 
-/// A part of a file.
-struct Section<'a> {
+/// A part of a file, to be read.
+pub struct Section<'a> {
     file: &'a File,
     left: Range<u64>,
+}
+
+impl<'a> Section<'a> {
+    /// These bytes of `file`. If the file ends before them, a read fails.
+    pub const fn new(file: &'a File, bytes: Range<u64>) -> Self {
+        Self { file, left: bytes }
+    }
 }
 
 impl Read for Section<'_> {

@@ -5,7 +5,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use sluice_meta::Ended;
-use sluice_types::{Clock, Ino, SystemClock};
+use sluice_types::{Clock, Ino, SystemClock, Timetable};
 
 use crate::{journal::Journal, metrics::MoreMetrics};
 
@@ -88,6 +88,9 @@ pub struct VfsConfig {
     pub metrics: Option<MoreMetrics>,
     /// Where is kept what a successor must know if this process dies.
     pub journal: Option<Arc<Journal>>,
+    /// Where the background work is done, instead of on threads of its own: for many volumes in one
+    /// process.
+    pub timetable: Option<Timetable>,
 }
 
 impl VfsConfig {
@@ -123,6 +126,7 @@ impl Default for VfsConfig {
             storage_class: String::new(),
             metrics: None,
             journal: None,
+            timetable: None,
         }
     }
 }

@@ -193,17 +193,14 @@ impl Shared {
         let inner = &mut **state;
         let Some(task) = inner.tasks.get_mut(&number) else { return };
         task.runs_on = None;
-        match pause.filter(|_| !task.ended) {
-            Some(pause) => {
-                let pause = if std::mem::take(&mut task.woken) { Duration::ZERO } else { pause };
-                task.due = Instant::now() + pause;
-                task.work = Some(work);
-                inner.due.insert((task.due, number));
-            }
-            None => {
-                inner.tasks.remove(&number);
-                MutexGuard::unlocked(state, || drop(work));
-            }
+        if let Some(pause) = pause.filter(|_| !task.ended) {
+            let pause = if std::mem::take(&mut task.woken) { Duration::ZERO } else { pause };
+            task.due = Instant::now() + pause;
+            task.work = Some(work);
+            inner.due.insert((task.due, number));
+        } else {
+            inner.tasks.remove(&number);
+            MutexGuard::unlocked(state, || drop(work));
         }
         self.ran.notify_all();
     }

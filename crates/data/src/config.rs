@@ -5,6 +5,7 @@
 use std::{cmp::Ordering, path::PathBuf, sync::Arc, time::Duration};
 
 use sluice_object::Compression;
+use sluice_types::Timetable;
 
 use crate::{error::DataError, peers::Peers};
 
@@ -52,6 +53,9 @@ pub struct DataConfig {
     pub peers: Option<Arc<dyn Peers>>,
     /// Acknowledge data once it is on the local disk, and upload later. Needs a cache directory.
     pub writeback: Option<WritebackConfig>,
+    /// Where data is uploaded without a flush, instead of on a thread of its own: for many volumes
+    /// in one process.
+    pub timetable: Option<Timetable>,
 }
 
 impl Default for DataConfig {
@@ -75,6 +79,7 @@ impl Default for DataConfig {
             cache: CacheConfig::default(),
             peers: None,
             writeback: None,
+            timetable: None,
         }
     }
 }

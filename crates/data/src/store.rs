@@ -119,7 +119,7 @@ impl DataStore {
             discards: TaskTracker::new(),
             pressure: flusher.pressure(),
         });
-        flusher.start(&blocks).map_err(DataError::Threads)?;
+        flusher.start(&blocks, config.timetable.as_ref()).map_err(DataError::Threads)?;
         let readahead = config.readahead();
         let read = Arc::new(ReadContext {
             blocks: Arc::clone(&blocks),

@@ -12,7 +12,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use sluice_data::{Asked, BlockKey, DataConfig, OwnerAction, Peers};
+use futures::future::join_all;
+use sluice_data::{Asked, BlockKey, CacheConfig, DataConfig, OwnerAction, Peers};
 use sluice_types::{Ino, Time};
 use tokio::{runtime::Builder, sync::Notify};
 
@@ -75,4 +76,25 @@ fn one_that_comes_when_the_read_has_just_ended_does_not_read_again() {
         assert!(late.unwrap() == content && other == content);
     });
     assert_eq!(volume.store.faults.gets.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn blocks_are_kept_for_others_although_the_disk_does_not_keep_up() {
+    const BLOCKS: usize = 200;
+    let (volume, content) = (Volume::default(), vec![7; BLOCKS * 4096]);
+    let writer = volume.open(&small(4096));
+    writer.writer(Ino(9)).write(0, &content, Time::from_nanos(1)).unwrap();
+    writer.flush(Ino(9)).unwrap();
+    let records = volume.index.records();
+    let blocks: Vec<_> = records.iter().flat_map(|slice| writer.layout().parts(*slice)).collect();
+    let dir = tempfile::tempdir().unwrap();
+    let cache = CacheConfig { dirs: vec![dir.path().into()], free_space_ratio: 0.0, ..CacheConfig::default() };
+    // No block stays in memory, and two may wait to be written.
+    let member = volume.open(&DataConfig { cache, buffer_size: 16 << 10, ..small(4096) });
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    for _ in 0..2 {
+        let read = join_all(blocks.iter().map(|part| member.read_for_peer(part.block)));
+        assert!(runtime.block_on(read).into_iter().all(|whole| whole.unwrap() == content[..4096]));
+    }
+    assert_eq!(volume.store.faults.gets.load(Ordering::SeqCst), blocks.len() as u64);
 }

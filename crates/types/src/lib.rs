@@ -16,6 +16,7 @@ mod name;
 mod rng;
 mod slice;
 mod time;
+mod timetable;
 pub mod wait;
 
 pub use attr::{Attr, AttrFlags, FileType, align4k};
@@ -28,3 +29,4 @@ pub use name::{MAX_NAME, Name};
 pub use rng::Rng;
 pub use slice::{CHUNK_SIZE, MAX_FILE_SIZE, Slice};
 pub use time::{Clock, ManualClock, SystemClock, Time, parse_duration};
+pub use timetable::{Scheduled, Timetable};

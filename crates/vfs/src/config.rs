@@ -5,7 +5,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use sluice_meta::Ended;
-use sluice_types::{Clock, Ino, SystemClock};
+use sluice_types::{Clock, Ino, SystemClock, Timetable};
 
 use crate::{journal::Journal, metrics::MoreMetrics};
 
@@ -49,8 +49,9 @@ pub struct VfsConfig {
     pub dir_entry_ttl: Duration,
     /// How long the kernel may cache that a name is absent; zero for not at all.
     pub negative_ttl: Duration,
-    /// For how long a repeated open of a file may be answered without the engine; zero keeps
-    /// close-to-open consistency.
+    /// For how long an open of a file may be answered with attributes that this client learned
+    /// before, without the engine; zero keeps close-to-open consistency. Otherwise a program may
+    /// see a file as it was that long ago, unless this client changed it or was told of a change.
     pub open_ttl: Duration,
     /// Whether extended attributes are served. A volume with ACLs serves them in any case.
     pub xattr: bool,
@@ -88,6 +89,9 @@ pub struct VfsConfig {
     pub metrics: Option<MoreMetrics>,
     /// Where is kept what a successor must know if this process dies.
     pub journal: Option<Arc<Journal>>,
+    /// Where the background work is done, instead of on threads of its own: for many volumes in one
+    /// process.
+    pub timetable: Option<Timetable>,
 }
 
 impl VfsConfig {
@@ -123,6 +127,7 @@ impl Default for VfsConfig {
             storage_class: String::new(),
             metrics: None,
             journal: None,
+            timetable: None,
         }
     }
 }

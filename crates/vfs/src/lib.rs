@@ -11,6 +11,7 @@ mod accesslog;
 mod attrs;
 mod config;
 mod control;
+mod delete_queue;
 mod dir;
 mod dispatch;
 mod entry;

@@ -42,6 +42,9 @@
 //!    read.
 //! 6. Forgotten only if the times differ from those that were seen last.
 //!
+//! Attributes of files that are not open, if they are kept, are forgotten with each change of the
+//! file, whoever made it. An answer of the engine sets them.
+//!
 //! When an event *marks* an inode, nothing that was read before the mark is used any more: its
 //! attributes in pages of listings and of the lookup prefetch, and results that are still on their
 //! way. Hints about directories are never dropped, because they are allowed to be wrong.
@@ -60,7 +63,7 @@ mod removed_nodes;
 use std::{sync::Arc, time::Duration};
 
 use sluice_meta::schema::Change;
-use sluice_types::{Attr, Ino};
+use sluice_types::{Attr, Ino, wait};
 
 use self::{
     changes::Changes, chunk_records::ChunkRecords, dir_attributes::DirAttributes, dir_hints::DirHints,
@@ -96,6 +99,12 @@ impl MetaCache {
         }
     }
 
+    /// Keeps attributes of files that are not open, too, for opens that are answered without the
+    /// engine.
+    pub(crate) fn keep_closed_files(&self) {
+        self.open.keep_closed_files();
+    }
+
     /// One more handle of a file. Called before the trip that opens.
     pub(crate) fn opened(&self, ino: Ino) -> Arc<OpenFile> {
         let now = self.changes.mark(ino);
@@ -124,6 +133,7 @@ impl MetaCache {
         let begun = self.moment();
         let done = run()?;
         let now = self.changes.mark(ino);
+        self.open.forget_closed(ino);
         let attr = attr(&done);
         if let Some(open) = self.open.get(ino) {
             match &file {
@@ -142,6 +152,7 @@ impl MetaCache {
     /// This client changed `ino`, and the operation returned no attributes.
     pub(crate) fn changed(&self, ino: Ino) {
         self.changes.mark(ino);
+        self.open.forget_closed(ino);
         self.dirs.forget(ino);
     }
 
@@ -155,6 +166,7 @@ impl MetaCache {
     /// A change of names by this client changed a node's links, parent and times.
     pub(crate) fn renamed(&self, ino: Ino, attr: &Attr) {
         let now = self.changes.mark(ino);
+        self.open.forget_closed(ino);
         if let Some(file) = self.open.get(ino) {
             file.renamed(attr, now);
         }
@@ -174,6 +186,7 @@ impl MetaCache {
 
     /// This client changed the content of a file at any place, or may have, or deleted the file.
     pub(crate) fn content_changed(&self, ino: Ino) {
+        self.open.forget_closed(ino);
         self.chunks.forget(ino);
     }
 
@@ -193,6 +206,7 @@ impl MetaCache {
         self.dirs.clear();
         self.prefetch.clear();
         self.changes.mark_all();
+        self.open.forget_all_closed();
         for ino in self.open.inos() {
             self.node_changed_elsewhere(ino);
         }
@@ -215,6 +229,7 @@ impl MetaCache {
 
     fn node_changed_elsewhere(&self, ino: Ino) {
         let now = self.changes.mark(ino);
+        self.open.forget_closed(ino);
         if let Some(file) = self.open.get(ino) {
             file.changed_elsewhere(now);
         }
@@ -228,7 +243,11 @@ impl MetaCache {
             return attr;
         }
         self.chunks.seen(ino, &attr);
-        self.open.get(ino).map_or(attr, |file| file.learn(attr, asked.own))
+        if let Some(file) = self.open.get(ino) {
+            return file.learn(attr, asked.own);
+        }
+        self.open.learn_closed(ino, (attr, wait::now()), || !self.changes.since(ino, asked.own));
+        attr
     }
 
     /// Attributes of `ino` from the engine are shown now. Older ones must not be shown again.

@@ -2,7 +2,7 @@
 //!
 //! What must stay true: a file counts as open from before the round trip that opens it until after
 //! its last close. Every open of a file reads from the engine, so that it sees what other clients
-//! closed.
+//! closed, unless the mount gave that up (`VfsConfig::open_ttl`).
 
 use std::sync::{
     Arc,

@@ -68,6 +68,9 @@ impl Vfs {
         let jobs = Jobs::start(&meta, &data, &config);
         let queue = jobs.queue();
         index.on_unused(move |slices| queue.slices(slices));
+        if !config.open_ttl.is_zero() {
+            index.cache.keep_closed_files();
+        }
         index.cache.serve(config.root, meta.follows_others().then(|| config.longest_ttl()));
         Arc::new(Self {
             internals: Internals::new(&config),

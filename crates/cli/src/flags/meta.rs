@@ -124,7 +124,7 @@ pub(crate) struct MetaCacheFlags {
     /// How long an open may go without asking the engine; gives up close-to-open
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = sizes::duration)]
     pub(crate) open_cache: Duration,
-    // Files are remembered no longer than they are open.
+    // A bound that suits all is built in.
     #[arg(long, value_name = "N", hide = true)]
     open_cache_limit: Option<u64>,
     /// The kernel keeps listings of directories, and believes them as long as their attributes

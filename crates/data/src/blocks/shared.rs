@@ -53,13 +53,15 @@ impl BlockStore {
         };
         match fetched {
             Some(whole) => Ok(whole),
-            None => self.read_store_once(key).await,
+            None => self.read_store_once(key, false).await,
         }
     }
 
     /// A whole block from the object store, which is read once for all that wait. It is in memory
-    /// before the read ends: who found it nowhere a moment ago and comes late finds it there.
-    async fn read_store_once(self: &Arc<Self>, key: BlockKey) -> Fetched {
+    /// before the read ends: who found it nowhere a moment ago and comes late finds it there. One
+    /// that is read `for_others` is in a local file, too, if the disk does not keep up: otherwise
+    /// it would be dropped, and read again for the next one.
+    async fn read_store_once(self: &Arc<Self>, key: BlockKey, for_others: bool) -> Fetched {
         let read = self.store_reads.join(key, || {
             let this = Arc::clone(self);
             // It goes on if all that wait for it give up.
@@ -70,6 +72,9 @@ impl BlockStore {
                 };
                 if let Ok(whole) = &fetched {
                     this.remember(key, whole, BEGUN);
+                    if for_others {
+                        this.store_if_crowded(key, whole).await;
+                    }
                 }
                 this.store_reads.end(key);
                 fetched
@@ -86,6 +91,14 @@ impl BlockStore {
             read.map(ended).boxed()
         });
         read.await
+    }
+
+    /// Writes a block to a local file now if the queue of those that are to be written has no room.
+    async fn store_if_crowded(&self, key: BlockKey, whole: &Bytes) {
+        let disk = self.disk.as_ref().filter(|disk| disk.is_crowded(whole.len()));
+        let Some(disk) = disk.map(Arc::clone) else { return };
+        let whole = whole.clone();
+        let _ = tokio::task::spawn_blocking(move || disk.keep(key, &whole)).await;
     }
 
     /// Appends bytes `range` of a cached block to `out`, and to `sums` the checksum of each page of
@@ -131,7 +144,7 @@ impl BlockStore {
         };
         let whole = match former {
             Some(whole) => whole,
-            None => self.read_store_once(key).await?,
+            None => self.read_store_once(key, true).await?,
         };
         self.keep(key, &whole, Purpose::Part);
         Ok(whole)

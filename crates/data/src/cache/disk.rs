@@ -176,14 +176,19 @@ impl DiskCache {
 
     /// Queues a block to be cached, if this needs no wait.
     pub(crate) fn offer(&self, key: BlockKey, data: Bytes) {
-        let len = data.len() as u64;
-        let dir = self.home(key);
-        let crowded = self.queued.load(Ordering::Relaxed) + len > self.queue_limit;
-        if crowded || dir.contains(key) {
-            self.stats.cache_drops.add(u64::from(crowded));
+        if self.is_crowded(data.len()) {
+            self.stats.cache_drops.add(1);
             return;
         }
-        dir.offer(key, data);
+        let dir = self.home(key);
+        if !dir.contains(key) {
+            dir.offer(key, data);
+        }
+    }
+
+    /// Whether so many bytes do not fit into the queue.
+    pub(crate) fn is_crowded(&self, len: usize) -> bool {
+        self.queued.load(Ordering::Relaxed) + len as u64 > self.queue_limit
     }
 
     /// Writes a block now, on this thread, if there is room.

@@ -1,4 +1,5 @@
-//! The thread that uploads written data in the background, before a program flushes it.
+//! The work that uploads written data before a program flushes it: on a thread of its own, or in a
+//! timetable that several volumes share.
 //!
 //! What must stay true: it never blocks on a file's lock for long, and never on the store or the
 //! metadata.
@@ -12,13 +13,15 @@ use std::{
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use sluice_types::{FsResult, Ino, job};
+use sluice_types::{FsResult, Ino, Timetable, job};
 
 use super::{FileWriter, WriteContext, pressure::Pressure};
 use crate::blocks::BlockStore;
 
 /// Longest time between two checks.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
+/// So many times longer it may be in a timetable that many clients share, if there are no writers.
+const NOTHING_TO_WRITE: u32 = 4;
 
 /// The writers of a volume, and the signal that wakes the flusher thread.
 #[derive(Debug)]
@@ -61,22 +64,39 @@ impl Flusher {
         self.writers.lock().clear();
     }
 
-    /// Starts the thread.
-    pub(crate) fn start(self: &Arc<Self>, blocks: &Arc<BlockStore>) -> std::io::Result<()> {
+    /// Starts its work, in `timetable` or on a thread of its own.
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        blocks: &Arc<BlockStore>,
+        timetable: Option<&Timetable>,
+    ) -> std::io::Result<()> {
         let (flusher, blocks) = (Arc::clone(self), Arc::clone(blocks));
         let tick = CHECK_INTERVAL.min(flusher.idle).max(Duration::from_millis(1));
+        if let Some(timetable) = timetable {
+            let task = timetable.add(tick, move || {
+                let pressure = flusher.pressure.take()?;
+                flusher.check(&blocks, pressure);
+                Some(if flusher.writers.lock().is_empty() { tick * NOTHING_TO_WRITE } else { tick })
+            });
+            self.pressure.wakes(task);
+            return Ok(());
+        }
         let work = job("sluice-flush", move || {
             while let Some(pressure) = flusher.pressure.wait(tick) {
-                blocks.shrink_memory();
-                sluice_object::shed_buffers();
-                let look = || flusher.look(pressure, blocks.budget.limit());
-                if catch_unwind(AssertUnwindSafe(look)).is_err() {
-                    tracing::error!("sending data on its way panicked");
-                }
+                flusher.check(&blocks, pressure);
             }
         });
         thread::Builder::new().name("sluice-flush".into()).spawn(work)?;
         Ok(())
+    }
+
+    fn check(&self, blocks: &BlockStore, pressure: bool) {
+        blocks.shrink_memory();
+        sluice_object::shed_buffers();
+        let look = || self.look(pressure, blocks.budget.limit());
+        if catch_unwind(AssertUnwindSafe(look)).is_err() {
+            tracing::error!("sending data on its way panicked");
+        }
     }
 
     fn look(&self, pressure: bool, limit: u64) {

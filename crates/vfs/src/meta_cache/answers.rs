@@ -120,10 +120,13 @@ impl MetaCache {
     /// The result of a lookup, from a page that was read at most `ttl` ago.
     pub(crate) fn prefetched(&self, dir: Ino, name: &Name, ttl: Duration) -> Option<Entry> {
         let good = |asked| !self.names_changed_since(dir, asked);
-        let (entry, asked) = self.prefetch.find(dir, name, ttl, good)?;
+        let (entry, asked, at) = self.prefetch.find(dir, name, ttl, good)?;
         // Data written to an open file may not be stored yet.
         if self.changed_since(entry.ino, asked) || self.file(entry.ino).is_some() {
             return None;
+        }
+        if entry.attr.is_file() {
+            self.open.learn_closed(entry.ino, (entry.attr, at), || true);
         }
         Some(self.looked_up(dir, name, asked, entry))
     }

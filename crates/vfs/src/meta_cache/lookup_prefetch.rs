@@ -56,13 +56,13 @@ impl LookupPrefetch {
         name: &Name,
         ttl: Duration,
         good: impl FnOnce(Moment) -> bool,
-    ) -> Option<(Entry, Moment)> {
+    ) -> Option<(Entry, Moment, Instant)> {
         let dirs = self.0.lock();
         let page = dirs.get(&dir)?.page.as_ref()?;
         let left = ttl.checked_sub(wait::now().duration_since(page.at))?;
         let (ino, attr) = page.nodes.get(name).filter(|_| good(page.moment))?;
         let entry = Entry { ino: *ino, attr: *attr, attr_ttl: left, entry_ttl: left };
-        Some((entry, page.moment))
+        Some((entry, page.moment, page.at))
     }
 
     /// Counts a lookup that goes to the engine. Returns whether to read the whole directory

@@ -1,4 +1,5 @@
-//! The files that this client has open, with their known attributes.
+//! The files that this client has open, with their known attributes. If opens may be answered
+//! without the engine, attributes of other files are kept, too.
 //!
 //! What must stay true: attributes that were requested before a change by this client never replace
 //! those that the change produced. Otherwise a file would look shorter than it is, and reads would
@@ -7,7 +8,7 @@
 use std::{
     sync::{
         Arc, Weak,
-        atomic::{AtomicI64, AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -18,15 +19,33 @@ use sluice_types::{Attr, Ino, Time, wait};
 
 use crate::handle_locks::HandleLocks;
 
-/// Files whose state at their last open is kept.
+/// Files whose state at their last open is kept, and files that are not open whose attributes are.
 const MAX_OPENED: usize = 1 << 16;
 
 /// All open files.
 #[derive(Default)]
 pub(super) struct OpenFiles {
-    files: Mutex<FxHashMap<Ino, Slot>>,
+    files: Mutex<Files>,
+    /// Whether attributes of files that are not open are kept.
+    keeps_closed: AtomicBool,
     /// The state of files at their last open: mtime, ctime and length.
     opened: Mutex<FxHashMap<Ino, (Time, Time, u64)>>,
+}
+
+#[derive(Default)]
+struct Files {
+    open: FxHashMap<Ino, Slot>,
+    /// Attributes of files that are not open, and when they were learned.
+    closed: FxHashMap<Ino, (Attr, Instant)>,
+}
+
+impl Files {
+    fn keep_closed(&mut self, ino: Ino, attr: Attr, at: Instant) {
+        if self.closed.len() >= MAX_OPENED {
+            self.closed.clear();
+        }
+        self.closed.insert(ino, (attr, at));
+    }
 }
 
 struct Slot {
@@ -111,9 +130,11 @@ pub(crate) struct AfterClose {
 impl OpenFiles {
     /// One more handle of a file. `now` is the number of the change that was marked for it.
     pub(super) fn enter(&self, ino: Ino, now: u64) -> Arc<OpenFile> {
-        let mut files = self.files.lock();
-        let slot = files.entry(ino).or_insert_with(|| Slot {
-            file: OpenFile::new(ino, now),
+        let mut guard = self.files.lock();
+        let files = &mut *guard;
+        let known = files.closed.remove(&ino);
+        let slot = files.open.entry(ino).or_insert_with(|| Slot {
+            file: OpenFile::new(ino, now, known),
             handles: 0,
             unlinked: false,
         });
@@ -124,34 +145,70 @@ impl OpenFiles {
     /// One handle less.
     pub(super) fn leave(&self, ino: Ino) -> AfterClose {
         let mut files = self.files.lock();
-        let Some(slot) = files.get_mut(&ino) else { return AfterClose { last: false, unlinked: false } };
+        let Some(slot) = files.open.get_mut(&ino) else {
+            return AfterClose { last: false, unlinked: false };
+        };
         slot.handles -= 1;
         let left = AfterClose { last: slot.handles == 0, unlinked: slot.unlinked };
-        if left.last {
-            files.remove(&ino);
+        if left.last
+            && let Some(slot) = files.open.remove(&ino)
+            && !slot.unlinked
+            && self.keeps_closed.load(Ordering::Relaxed)
+            && let Some((attr, at)) = slot.file.state().attr
+        {
+            files.keep_closed(ino, attr, at);
         }
         left
+    }
+
+    /// Attributes of files that are not open are kept from now on.
+    pub(super) fn keep_closed_files(&self) {
+        self.keeps_closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Keeps attributes, and when they were learned, of a file that is not open. Those that are not
+    /// the newest (not `good`) make what is kept doubtful, too.
+    pub(super) fn learn_closed(&self, ino: Ino, (attr, at): (Attr, Instant), good: impl FnOnce() -> bool) {
+        if !self.keeps_closed.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut files = self.files.lock();
+        if good() && !files.open.contains_key(&ino) {
+            files.keep_closed(ino, attr, at);
+        } else {
+            files.closed.remove(&ino);
+        }
+    }
+
+    /// A file that is not open changed, or may have.
+    pub(super) fn forget_closed(&self, ino: Ino) {
+        self.files.lock().closed.remove(&ino);
+    }
+
+    /// Any file may have changed.
+    pub(super) fn forget_all_closed(&self) {
+        self.files.lock().closed.clear();
     }
 
     /// A file lost its last name. Returns whether it is still open.
     pub(super) fn unlinked(&self, ino: Ino) -> bool {
         let mut files = self.files.lock();
-        files.get_mut(&ino).map(|slot| slot.unlinked = true).is_some()
+        files.open.get_mut(&ino).map(|slot| slot.unlinked = true).is_some()
     }
 
     /// A file that is open here.
     pub(super) fn get(&self, ino: Ino) -> Option<Arc<OpenFile>> {
-        self.files.lock().get(&ino).map(|slot| Arc::clone(&slot.file))
+        self.files.lock().open.get(&ino).map(|slot| Arc::clone(&slot.file))
     }
 
     /// All that are open.
     pub(super) fn inos(&self) -> Vec<Ino> {
-        self.files.lock().keys().copied().collect()
+        self.files.lock().open.keys().copied().collect()
     }
 
     /// How many are open.
     pub(super) fn count(&self) -> usize {
-        self.files.lock().len()
+        self.files.lock().open.len()
     }
 
     /// Remembers the state of a file at an open. Returns whether it is the same as at the last
@@ -172,9 +229,9 @@ impl OpenFiles {
 }
 
 impl OpenFile {
-    fn new(ino: Ino, since: u64) -> Arc<Self> {
+    fn new(ino: Ino, since: u64, attr: Option<(Attr, Instant)>) -> Arc<Self> {
         let state = State {
-            attr: None,
+            attr,
             own: None,
             since,
             names: None,
@@ -305,7 +362,7 @@ mod tests {
 
     #[test]
     fn an_own_change_that_is_processed_late_hides_no_later_answer() {
-        let file = OpenFile::new(Ino(5), 1);
+        let file = OpenFile::new(Ino(5), 1, None);
         let long = |length| Attr {
             length,
             ..Attr::new(sluice_types::FileType::File, 0o644, 0, 0, Ino::ROOT, Time::default())
@@ -322,7 +379,7 @@ mod tests {
 
     #[test]
     fn a_change_of_names_hides_nothing_of_what_others_wrote() {
-        let file = OpenFile::new(Ino(5), 1);
+        let file = OpenFile::new(Ino(5), 1, None);
         let attr = |length, nlink, sec| Attr {
             length,
             nlink,

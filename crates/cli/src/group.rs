@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use sluice_data::DataStore;
 use sluice_meta::{Interrupt, Meta, schema};
 use sluice_peer::{Directory, Group, GroupKey, KeyRing, Member, Members, ServeConfig, Server, Stats};
-use sluice_types::{Clock as _, SystemClock};
+use sluice_types::{Clock as _, Rng, SystemClock};
 use sluice_vfs::{Families, MoreMetrics};
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -128,18 +128,40 @@ impl CacheGroup {
     /// Listens and joins, if this client gives blocks and does not do so yet.
     fn give(&self, data: &Weak<DataStore>) -> Result<()> {
         if let Some(own) = self.own.as_ref().filter(|_| self.server.get().is_none()) {
-            let any: IpAddr = if own.ip.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { [0u16; 8].into() };
-            let listen = SocketAddr::new(any, own.port);
-            let config = ServeConfig { plaintext: own.plaintext, ..ServeConfig::default() };
-            let server =
-                Server::start(Arc::clone(&self.group), Weak::clone(data), listen, config, &self.handle)
-                    .with_context(|| format!("cannot listen on {listen} for the cache group"))?;
+            let server = self.listen(own, data)?;
             let address = SocketAddr::new(own.ip, server.port());
             tracing::info!("cache group {}: other clients reach this one at {address}", own.group);
             self.join(own, &server, own.backup)?;
             let _ = self.server.set(server);
         }
         Ok(())
+    }
+
+    /// Listens at the address that others are told. If this machine does not have it, it belongs to
+    /// a gateway, and all addresses are listened at.
+    fn listen(&self, own: &Own, data: &Weak<DataStore>) -> Result<Server> {
+        let config = ServeConfig { plaintext: own.plaintext, ..ServeConfig::default() };
+        let start = |ip| {
+            let listen = SocketAddr::new(ip, own.port);
+            let (group, data) = (Arc::clone(&self.group), Weak::clone(data));
+            Server::start(group, data, listen, config, &self.handle)
+                .with_context(|| format!("cannot listen on {listen} for the cache group"))
+        };
+        let started = start(own.ip);
+        let is_elsewhere = |error: &anyhow::Error| {
+            let error = error.downcast_ref::<std::io::Error>();
+            error.is_some_and(|error| error.kind() == std::io::ErrorKind::AddrNotAvailable)
+        };
+        match started {
+            Err(error) if is_elsewhere(&error) => {
+                tracing::warn!(
+                    "{} is no address of this machine: the cache group listens on all of them",
+                    own.ip
+                );
+                start(if own.ip.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { [0u16; 8].into() })
+            }
+            started => started,
+        }
     }
 
     fn join(&self, own: &Own, server: &Server, backup: bool) -> Result<()> {
@@ -153,7 +175,9 @@ impl CacheGroup {
             ..schema::Member::default()
         };
         self.meta.join_group(member, &Interrupt::never()).context("cannot join the cache group")?;
-        self.group.refresh().map_err(anyhow::Error::msg)
+        self.group.refresh().map_err(anyhow::Error::msg)?;
+        self.group.announce();
+        Ok(())
     }
 }
 
@@ -167,13 +191,16 @@ impl Drop for CacheGroup {
 }
 
 async fn heartbeat(group: Weak<CacheGroup>, data: Weak<DataStore>) {
+    let mut rng = Rng::from_os();
     loop {
-        tokio::time::sleep(HEARTBEAT).await;
+        // Members that started together shall not ask the metadata engine together.
+        let percent = 75 + rng.below(51) as u32;
+        tokio::time::sleep(HEARTBEAT * percent / 100).await;
         let Some(group) = group.upgrade() else { return };
         let data = Weak::clone(&data);
         let refreshed = tokio::task::spawn_blocking(move || {
             group.give(&data).map_err(|error| format!("{error:#}"))?;
-            group.group.refresh()
+            group.group.beat()
         });
         let refreshed = refreshed.await;
         if let Ok(Err(reason)) = refreshed {
@@ -220,6 +247,7 @@ fn show(families: &mut Families, stats: &Stats) {
         (("sluice_remotecache_misses_total", "Requests answered without a block."), &stats.misses),
         (("sluice_group_served_cached_total", "Requests answered from the cache."), &stats.served_cached),
         (("sluice_group_served_read_total", "Requests that read the object store."), &stats.served_read),
+        (("sluice_group_served_warmed_total", "Blocks that were warmed up."), &stats.served_warmed),
         (("sluice_group_served_none_total", "Requests answered without a block."), &stats.served_none),
         (("sluice_group_served_bytes_total", "Bytes given to other clients."), &stats.served_bytes),
         (("sluice_group_refused_total", "Connections that were refused."), &stats.refused),
@@ -257,6 +285,10 @@ impl Directory for Records {
             backup: member.backup_until > now,
         };
         Ok(Members { version: found.version, members: found.members.into_iter().map(member).collect() })
+    }
+
+    fn version(&self) -> Result<u64, String> {
+        self.meta()?.members_version(&Interrupt::never()).map_err(|error| error.to_string())
     }
 
     fn keys(&self) -> Result<Vec<GroupKey>, String> {

@@ -142,6 +142,32 @@ fn warming_up_fills_the_caches_of_the_owners() {
 }
 
 #[test]
+fn a_member_listens_where_others_are_told_to_find_it() {
+    if no_fuse() {
+        return;
+    }
+    let mut volume = Volume::new(&[]);
+    // One address is of this machine, the other one belongs to a gateway.
+    let (own, elsewhere) = ("127.0.0.3", "192.0.2.7");
+    let members = [own, elsewhere].map(|ip| {
+        volume.cache = format!("cache-{ip}");
+        volume.mount(ip, &["--cache-group", "g", "--group-ip", ip])
+    });
+    let status = ok(&["status", &volume.meta]);
+    let port = |ip: &str| -> u16 {
+        let (_, rest) = status.split_once(&format!("{ip}:")).expect("it is a member");
+        let digits = rest.split(|byte: char| !byte.is_ascii_digit()).next();
+        digits.and_then(|port| port.parse().ok()).expect("a port")
+    };
+    let answers = |ip: &str, port| std::net::TcpStream::connect((ip, port)).is_ok();
+    assert!(answers(own, port(own)) && !answers("127.0.0.4", port(own)));
+    assert!(answers("127.0.0.4", port(elsewhere)));
+    for mount in &members {
+        volume.umount(mount);
+    }
+}
+
+#[test]
 fn flags_that_cannot_be_are_refused() {
     let volume = Volume::new(&[]);
     let point = volume.path("mnt").display().to_string();

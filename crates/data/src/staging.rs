@@ -359,7 +359,7 @@ impl Staging {
     }
 
     pub(crate) fn load(&self, number: usize, key: BlockKey, range: &Range<u32>) -> Result<Bytes, Damaged> {
-        BlockFile::open(&self.path(number, key), key.size, Verify::Extend)?.read(range, Verify::Extend)
+        BlockFile::open(&self.path(number, key), key.size, Verify::Extend, true)?.read(range, Verify::Extend)
     }
 
     fn enter(&self, state: &mut State, key: BlockKey, staged: Staged, due: Instant) {

@@ -20,7 +20,7 @@ use tokio_util::task::TaskTracker;
 use crate::{
     IndexRef,
     blocks::BlockStore,
-    cache::{BlockFile, DiskCache, file::each_block},
+    cache::{BlockFile, Cached, DiskCache, file::each_block},
     compact::Compactor,
     config::DataConfig,
     error::{DataError, WarmError},
@@ -266,14 +266,27 @@ impl DataStore {
 
     /// Appends bytes `range` of `block` to `out` if they are cached here, and to `sums` the CRC-32C
     /// of each of their [`pages`](crate::pages). Whoever gets them has to check these. Reads a
-    /// local file at most. Returns false, and appends nothing, if they are not cached.
-    pub fn serve(&self, block: BlockKey, range: &Range<u32>, out: &mut Vec<u8>, sums: &mut Vec<u32>) -> bool {
-        self.blocks.serve(block, range, out, sums)
+    /// local file at most, and waits for its disk only with `wait`. Appends nothing if they are not
+    /// [`Cached::Here`].
+    pub fn serve(
+        &self,
+        block: BlockKey,
+        range: &Range<u32>,
+        out: &mut Vec<u8>,
+        sums: &mut Vec<u32>,
+        wait: bool,
+    ) -> Cached<()> {
+        self.blocks.serve(block, range, out, sums, wait)
     }
 
-    /// As [`Self::serve`] without a copy, for ranges of whole pages that are in a local file.
-    pub fn cached_file(&self, block: BlockKey, range: &Range<u32>) -> Option<CachedFile> {
-        self.blocks.file(block, range).map(|file| CachedFile { file, range: range.clone() })
+    /// As [`Self::serve`] without a copy and without a wait, for ranges of whole pages that are in
+    /// a local file.
+    pub fn cached_file(&self, block: BlockKey, range: &Range<u32>) -> Cached<CachedFile> {
+        match self.blocks.file(block, range) {
+            Cached::Here(file) => Cached::Here(CachedFile { file, range: range.clone() }),
+            Cached::Cold => Cached::Cold,
+            Cached::Missing => Cached::Missing,
+        }
     }
 
     /// All of `block`, for another client: from the caches, or else from the object store, which is

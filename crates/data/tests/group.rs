@@ -88,7 +88,8 @@ fn blocks_are_kept_for_others_although_the_disk_does_not_keep_up() {
     let records = volume.index.records();
     let blocks: Vec<_> = records.iter().flat_map(|slice| writer.layout().parts(*slice)).collect();
     let dir = tempfile::tempdir().unwrap();
-    let cache = CacheConfig { dirs: vec![dir.path().into()], free_space_ratio: 0.0, ..CacheConfig::default() };
+    let cache =
+        CacheConfig { dirs: vec![dir.path().into()], free_space_ratio: 0.0, ..CacheConfig::default() };
     // No block stays in memory, and two may wait to be written.
     let member = volume.open(&DataConfig { cache, buffer_size: 16 << 10, ..small(4096) });
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();

@@ -5,6 +5,7 @@
 //!   seen.
 //! * [`shared`] writes through one mount and reads through another: close-to-open.
 //! * [`crash`] kills a mount under load and checks that all that was fsynced is there.
+//! * [`group`] breaks members of a cache group while programs read through it.
 //! * [`outage`] breaks servers under load and checks that applications see a delay, and nothing
 //!   else.
 //! * [`outlive`] kills or upgrades the mount process while programs continue.
@@ -17,6 +18,7 @@
 pub mod bench;
 pub mod compare;
 pub mod crash;
+pub mod group;
 pub mod notices;
 pub mod outage;
 pub mod outlive;

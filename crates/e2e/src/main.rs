@@ -4,7 +4,7 @@
 use anyhow::{Context, ensure};
 use clap::{Parser, Subcommand};
 use sluice_e2e::{
-    bench, compare, crash, notices, outage, outlive,
+    bench, compare, crash, group, notices, outage, outlive,
     rig::{Engine, Volume},
     shared, together, year,
 };
@@ -100,6 +100,18 @@ enum Order {
         rounds: u64,
         #[arg(long, default_value_t = 6)]
         writers: usize,
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+    /// Break members of a cache group, on machines of their own, while programs read (for root)
+    Group {
+        #[command(flatten)]
+        program: Program,
+        /// Only faults whose names contain one of these
+        only: Vec<String>,
+        /// Members do not encrypt
+        #[arg(long)]
+        plaintext: bool,
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
@@ -272,6 +284,10 @@ fn run(order: Order) -> anyhow::Result<()> {
         Order::Outage { case, engine, program, rounds, writers, seed } => {
             let (program, within) = program.paths()?;
             outage::run(&outage::Plan { case, engine, program, within, writers, rounds, seed })?;
+        }
+        Order::Group { program, only, plaintext, seed } => {
+            let (program, within) = program.paths()?;
+            group::run(&group::Plan { program, within, only, plaintext, seed })?;
         }
         Order::Together { engine, program, juicefs, seed, operations } => {
             let (program, within) = program.paths()?;

@@ -9,10 +9,10 @@ mod point;
 mod server;
 mod wait;
 
+use self::server::{Server, Started};
 pub use self::{engine::Engine, point::mounted, wait::until};
-use self::{
+pub(crate) use self::{
     point::{dead, take_away},
-    server::{Server, Started},
     wait::PATIENCE,
 };
 use anyhow::{Context, bail, ensure};

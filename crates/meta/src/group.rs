@@ -89,6 +89,15 @@ impl Meta {
         self.members_of(None, interrupt)
     }
 
+    /// [`Members::version`] now. One trip.
+    ///
+    /// # Errors
+    /// As [`Self::members`].
+    pub fn members_version(&self, interrupt: &Interrupt) -> FsResult<u64> {
+        let found = self.patiently(interrupt, || self.engine.read(&[Read::Get(VERSION)]))?;
+        Ok(version_in(&found))
+    }
+
     fn members_of(&self, group: Option<&str>, interrupt: &Interrupt) -> FsResult<Members> {
         let ask = |reads: &[Read], sids: &[u64]| {
             let sessions = sids.iter().map(|sid| Read::Get(Key::Session(*sid)));
@@ -98,10 +107,7 @@ impl Meta {
         let list = Read::All(List::Extras(Extra::Member));
         let found = ask(&[list.clone(), Read::Get(VERSION)], &[])?;
         let known: Vec<u64> = of_group(group, &found).into_keys().collect();
-        let version = found.iter().find_map(|found| match found {
-            Found::Row(row) => Some(version(row.as_ref())),
-            _ => None,
-        });
+        let version = version_in(&found);
         // Records of one read may be seen at different moments, the list before the version. So it
         // is read again with the sessions.
         let mut found = ask(&[list], &known)?;
@@ -117,7 +123,7 @@ impl Meta {
         };
         let alive: FxHashSet<u64> = found.iter().filter_map(alive).collect();
         members.retain(|sid, _| alive.contains(sid));
-        Ok(Members { version: version.unwrap_or(0), members: members.into_values().collect() })
+        Ok(Members { version, members: members.into_values().collect() })
     }
 
     /// The keys by which members and clients of the volume's groups know each other. The first one
@@ -141,6 +147,12 @@ impl Meta {
     pub fn change_group_key(&self, interrupt: &Interrupt) -> FsResult<GroupKeys> {
         self.run(AddGroupKey { secret: draw()?, change: true }, interrupt)
     }
+}
+
+/// The version of the members among the records found.
+fn version_in(found: &[Found]) -> u64 {
+    let row = found.iter().find_map(|found| if let Found::Row(row) = found { row.as_ref() } else { None });
+    version(row)
 }
 
 /// The members of a group, or of all, among the records found, by session id.

@@ -13,7 +13,7 @@ use std::{
 
 use aws_lc_rs::digest::{SHA256, digest};
 use rustls::{
-    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
     client::{
         WebPkiServerVerifier,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
@@ -144,9 +144,9 @@ impl Tls {
 
     /// A session with the server of that name or IP address.
     #[cfg(unix)]
-    pub(crate) fn session(&self, host: &str) -> io::Result<ClientConnection> {
+    pub(crate) fn session(&self, host: &str) -> io::Result<rustls::ClientConnection> {
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-        ClientConnection::new(self.0.clone(), name).map_err(io::Error::other)
+        rustls::ClientConnection::new(self.0.clone(), name).map_err(io::Error::other)
     }
 }
 

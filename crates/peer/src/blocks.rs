@@ -3,7 +3,7 @@
 use std::{future::Future, ops::Range, pin::Pin, sync::Weak};
 
 use bytes::Bytes;
-use sluice_data::{BlockKey, CachedFile, DataStore};
+use sluice_data::{BlockKey, Cached, CachedFile, DataStore};
 use sluice_types::Interrupt;
 
 /// A future without a name.
@@ -12,14 +12,21 @@ pub type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// What a member can do for others.
 pub trait Blocks: Send + Sync + 'static {
     /// Appends bytes `range` of a block to `out` if it is cached, and to `sums` the CRC-32C of each
-    /// of their [`pages`](sluice_data::pages). Reads a local file at most. Returns false, and
-    /// appends nothing, if it is not cached.
-    fn serve(&self, block: BlockKey, range: &Range<u32>, out: &mut Vec<u8>, sums: &mut Vec<u32>) -> bool;
+    /// of their [`pages`](sluice_data::pages). Reads a local file at most, and waits for its disk
+    /// only with `wait`. Appends nothing unless the bytes are here.
+    fn serve(
+        &self,
+        block: BlockKey,
+        range: &Range<u32>,
+        out: &mut Vec<u8>,
+        sums: &mut Vec<u32>,
+        wait: bool,
+    ) -> Cached<()>;
 
-    /// As [`Self::serve`] without a copy, if it can be.
-    fn file(&self, block: BlockKey, range: &Range<u32>) -> Option<CachedFile> {
+    /// As [`Self::serve`] without a copy, if it can be. Never waits.
+    fn file(&self, block: BlockKey, range: &Range<u32>) -> Cached<CachedFile> {
         let _ = (block, range);
-        None
+        Cached::Missing
     }
 
     /// All of a block, from the object store if it must be.
@@ -37,18 +44,25 @@ pub trait Blocks: Send + Sync + 'static {
     /// A message, if the object store does not give it.
     fn warm(&self, block: BlockKey) -> Result<bool, String>;
 
-    /// Drops a block from the cache.
+    /// Drops a block from the cache. Blocks.
     fn evict(&self, block: BlockKey);
 }
 
 /// The blocks of a mounted volume, as long as it is mounted.
 impl Blocks for Weak<DataStore> {
-    fn serve(&self, block: BlockKey, range: &Range<u32>, out: &mut Vec<u8>, sums: &mut Vec<u32>) -> bool {
-        self.upgrade().is_some_and(|store| store.serve(block, range, out, sums))
+    fn serve(
+        &self,
+        block: BlockKey,
+        range: &Range<u32>,
+        out: &mut Vec<u8>,
+        sums: &mut Vec<u32>,
+        wait: bool,
+    ) -> Cached<()> {
+        self.upgrade().map_or(Cached::Missing, |store| store.serve(block, range, out, sums, wait))
     }
 
-    fn file(&self, block: BlockKey, range: &Range<u32>) -> Option<CachedFile> {
-        self.upgrade()?.cached_file(block, range)
+    fn file(&self, block: BlockKey, range: &Range<u32>) -> Cached<CachedFile> {
+        self.upgrade().map_or(Cached::Missing, |store| store.cached_file(block, range))
     }
 
     fn read(&self, block: BlockKey) -> Boxed<Result<Bytes, String>> {

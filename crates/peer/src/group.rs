@@ -16,8 +16,8 @@ use std::{
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
-use rustc_hash::FxHashSet;
 use sluice_data::{Asked, BlockKey, OwnerAction, Peers};
+use sluice_types::Rng;
 use tokio::{
     runtime::Handle,
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -26,23 +26,34 @@ use tokio::{
 use crate::{
     auth::KeyRing,
     frame::{Kind, Request, Status},
+    inquiries::Inquiries,
     members::{Directory, Member, Members},
     node::{Node, Unanswered},
-    placement::{Share, owners},
+    placement::owners,
+    roster::Roster,
     stats::Stats,
 };
 
 /// Members that are tried for a block before the object store.
 const TRIES: usize = 2;
-/// Shortest time between two questions to the metadata engine.
+/// Longest pause between two questions to the metadata engine while no member answers.
 const DIRECTORY_PAUSE: Duration = Duration::from_secs(5);
 /// As [`DIRECTORY_PAUSE`], for a client that knows no member.
 const EMPTY_PAUSE: Duration = Duration::from_secs(30);
 
 /// Bytes of uploaded blocks that are on their way to their owners; others are not offered.
 const OFFERED: usize = 64 << 20;
-/// As [`DIRECTORY_PAUSE`], for a member whose clients know a newer list.
+/// Shortest pause while others know a newer list, and the same for each member of the list. When
+/// many members start at once, each of them would otherwise read a list for each other one.
 const NEWER_PAUSE: Duration = Duration::from_millis(100);
+const PAUSE_PER_MEMBER: Duration = Duration::from_millis(10);
+/// Time after which a member reads the whole list although its version is the same: then members
+/// are gone whose sessions expired without anybody noticing.
+const WHOLE: Duration = Duration::from_mins(10);
+/// Members that hear of a new list at once. The others learn of it by what they ask.
+const NOTIFIED: usize = 16;
+/// What an answer may cost if there is no other member to compare with.
+const SLOWEST: Duration = Duration::from_secs(1);
 /// Longest time for a member to read a block into its cache.
 const WARMING: Duration = Duration::from_mins(2);
 
@@ -79,8 +90,11 @@ pub struct Group {
     roster: RwLock<Arc<Roster>>,
     /// Whether a newer list is being fetched.
     updating: AtomicBool,
-    /// When the metadata engine was last asked.
-    asked: Mutex<Option<Instant>>,
+    /// Whether the metadata engine is asked in a moment.
+    will_ask: AtomicBool,
+    inquiries: Inquiries,
+    /// When the whole list came from the metadata engine.
+    whole: Mutex<Option<Instant>>,
     runtime: Handle,
     /// Bytes that may still be offered.
     offers: Arc<Semaphore>,
@@ -97,17 +111,6 @@ impl AsRef<[u8]> for Offered {
     fn as_ref(&self) -> &[u8] {
         &self.data
     }
-}
-
-/// A list of members with what is known of each.
-#[derive(Debug, Default)]
-struct Roster {
-    version: u64,
-    members: Vec<Member>,
-    shares: Vec<Share>,
-    nodes: Vec<Arc<Node>>,
-    /// The position of this client.
-    own: Option<usize>,
 }
 
 impl fmt::Debug for Group {
@@ -134,7 +137,9 @@ impl Group {
             directory,
             roster: RwLock::default(),
             updating: AtomicBool::new(false),
-            asked: Mutex::new(None),
+            will_ask: AtomicBool::new(false),
+            inquiries: Inquiries::new(Rng::from_os()),
+            whole: Mutex::new(None),
             runtime,
             offers: Arc::new(Semaphore::new(OFFERED)),
             stats: Arc::default(),
@@ -167,49 +172,69 @@ impl Group {
     /// # Errors
     /// A message, if it does not answer. What was known stays.
     pub fn refresh(&self) -> Result<(), String> {
-        *self.asked.lock() = Some(Instant::now());
+        self.inquiries.ask(Instant::now());
         self.ring.replace(self.directory.keys()?);
         self.adopt(self.directory.members()?, true);
         Ok(())
     }
 
+    /// What a member does from time to time: takes the keys from the metadata engine, and the list
+    /// if it is another one. Blocks.
+    ///
+    /// # Errors
+    /// As [`Self::refresh`].
+    pub fn beat(&self) -> Result<(), String> {
+        let is_fresh = self.whole.lock().is_some_and(|whole| whole.elapsed() < WHOLE);
+        if !is_fresh || self.directory.version()? != self.version() {
+            return self.refresh();
+        }
+        self.inquiries.ask(Instant::now());
+        self.ring.replace(self.directory.keys()?);
+        Ok(())
+    }
+
+    /// Has other members learn that there is a newer list than theirs.
+    pub fn announce(&self) {
+        let roster = Arc::clone(&self.roster.read());
+        let mut nodes: Vec<_> = roster.nodes.iter().enumerate().collect();
+        let mut rng = Rng::from_os();
+        while nodes.len() > NOTIFIED + 1 {
+            nodes.swap_remove(rng.below(nodes.len() as u64) as usize);
+        }
+        let request = self.request(Kind::List, BlockKey { id: 0, index: 0, size: 0 }, 0..0);
+        for (_, node) in nodes.into_iter().filter(|(at, _)| Some(*at) != roster.own) {
+            let (node, ring, limit) = (Arc::clone(node), Arc::clone(&self.ring), self.config.remote_timeout);
+            let request = request.clone();
+            drop(self.runtime.spawn(async move {
+                // Who does not hear of it reads the list with its heartbeat.
+                let _ = node.ask(&ring, request, None, limit).await;
+            }));
+        }
+    }
+
     /// Takes a list. One that another client has is taken unless a newer one is known. What the
     /// metadata engine has counts in any case: it may have lost the newest lists.
-    fn adopt(&self, mut list: Members, from_engine: bool) {
-        // Of several with one name, which may be two containers or one that came back before its
-        // former session expired, the last one owns the blocks. Otherwise a member could ask
-        // itself, and each of them would take the other one for the owner.
-        let mut names = FxHashSet::default();
-        list.members.reverse();
-        list.members.retain(|member| names.insert(member.name.clone()));
-        list.members.reverse();
+    fn adopt(&self, list: Members, from_engine: bool) {
         let mut roster = self.roster.write();
-        if !from_engine && list.version < roster.version {
+        if from_engine {
+            *self.whole.lock() = Some(Instant::now());
+        } else if list.version < roster.version {
             return;
         }
+        if list.version != roster.version {
+            self.inquiries.learned();
+        }
         let node = |member: &Member| {
-            let known = roster.nodes.iter().find(|node| node.is(&member.address, member.fingerprint));
-            known.cloned().unwrap_or_else(|| {
-                Arc::new(Node::new(
-                    member.address.clone(),
-                    member.fingerprint,
-                    self.config.patience,
-                    self.runtime.clone(),
-                ))
-            })
+            let (patience, runtime) = (self.config.patience, self.runtime.clone());
+            Node::new(member.address.clone(), member.fingerprint, patience, runtime)
         };
-        let nodes = list.members.iter().map(node).collect();
-        let shares = list.members.iter().map(|member| Share::new(&member.name, member.weight)).collect();
-        let own = self.config.own.as_deref();
-        let own = list.members.iter().position(|member| Some(&*member.name) == own);
-        *roster = Arc::new(Roster { version: list.version, members: list.members, shares, nodes, own });
+        *roster = Arc::new(roster.next(list, self.config.own.as_deref(), node));
     }
 
     /// Asks the members that should have a block, one after the other.
     async fn fetch_block(&self, key: BlockKey, range: Range<u32>) -> Option<Bytes> {
         let roster = Arc::clone(&self.roster.read());
-        let usable = |at: usize| Some(at) == roster.own || !roster.nodes[at].is_suspended();
-        let candidates = owners(&roster.shares, key, TRIES, usable);
+        let candidates = owners(&roster.shares, key, TRIES, |at| self.is_usable(&roster, at));
         let mut kind = Kind::Get;
         for at in candidates {
             if Some(at) == roster.own {
@@ -227,8 +252,34 @@ impl Group {
             }
         }
         // Without members, the first one may have come.
-        self.ask_directory(if roster.members.is_empty() { EMPTY_PAUSE } else { DIRECTORY_PAUSE });
+        let most = if roster.members.is_empty() { EMPTY_PAUSE } else { DIRECTORY_PAUSE };
+        if self.inquiries.is_due(Instant::now(), most) {
+            self.ask_directory();
+        }
         None
+    }
+
+    /// Whether a member may be asked: this client itself, and all that are not left alone.
+    fn is_usable(&self, roster: &Roster, at: usize) -> bool {
+        let node = &roster.nodes[at];
+        let most = || roster.fastest_but(at).map_or(SLOWEST, |fastest| node.most(fastest));
+        Some(at) == roster.own || node.is_usable(&self.ring, most)
+    }
+
+    /// Notes what an answer cost, and leaves a member alone that is much slower than others.
+    fn compare(&self, node: &Arc<Node>, took: Duration, bytes: usize) {
+        if !node.note_cost(took, bytes as u32) {
+            return;
+        }
+        let roster = Arc::clone(&self.roster.read());
+        let suspended = roster.nodes.iter().filter(|node| node.is_suspended()).count();
+        let at = roster.position(node);
+        // When most are slow, it is for another reason.
+        if let Some(fastest) =
+            at.and_then(|at| roster.fastest_but(at)).filter(|_| suspended * 2 < roster.nodes.len())
+        {
+            node.compare(fastest);
+        }
     }
 
     async fn ask(
@@ -244,10 +295,17 @@ impl Group {
             Ok(answer) => answer,
             Err(unanswered) => {
                 self.stats.errors.add(1);
+                if matches!(unanswered, Unanswered::Slow) {
+                    self.compare(node, started.elapsed(), 0);
+                }
                 return Err(unanswered);
             }
         };
         self.stats.times.observe(started.elapsed());
+        // What was read from the object store first says nothing of the member.
+        if answer.status == Status::Done && !answer.waited {
+            self.compare(node, started.elapsed(), answer.payload.len());
+        }
         if answer.version > self.version() {
             self.update_from(Arc::clone(node));
         }
@@ -269,11 +327,31 @@ impl Group {
         Request { id: 0, kind, version: self.version(), key, range }
     }
 
-    /// A client has a list of this version.
+    /// A client has a list of this version. The list is read soon: never so often that the members
+    /// of a large group, which all start at once, keep the metadata engine busy.
     pub(crate) fn heard_of(&self, version: u64) {
-        if version > self.version() {
-            self.ask_directory(NEWER_PAUSE);
+        let roster = Arc::clone(&self.roster.read());
+        if version <= roster.version {
+            return;
         }
+        let pause = NEWER_PAUSE.max(PAUSE_PER_MEMBER * roster.members.len() as u32);
+        let now = Instant::now();
+        let elapsed = self.inquiries.elapsed(now).unwrap_or(pause);
+        let Some(left) = pause.checked_sub(elapsed).filter(|left| !left.is_zero()) else {
+            self.inquiries.ask(now);
+            return self.ask_directory();
+        };
+        if self.will_ask.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let this = Weak::clone(&self.this);
+        drop(self.runtime.spawn(async move {
+            tokio::time::sleep(left).await;
+            if let Some(this) = this.upgrade() {
+                this.will_ask.store(false, Ordering::Release);
+                this.heard_of(version);
+            }
+        }));
     }
 
     /// What takes the newer list, or its failure; `None` while another one is being fetched.
@@ -309,23 +387,24 @@ impl Group {
         }));
     }
 
-    /// Asks the metadata engine for the list, at most once in `pause`.
-    fn ask_directory(&self, pause: Duration) {
-        {
-            let mut asked = self.asked.lock();
-            if asked.is_some_and(|asked| asked.elapsed() < pause) {
-                return;
-            }
-            *asked = Some(Instant::now());
-        }
+    /// Asks the metadata engine for the keys, and for the list if it is another one.
+    fn ask_directory(&self) {
         let Some(end) = self.begin_update(true) else { return };
-        let (directory, ring) = (Arc::clone(&self.directory), Arc::clone(&self.ring));
+        let (directory, ring, known) = (Arc::clone(&self.directory), Arc::clone(&self.ring), self.version());
         drop(self.runtime.spawn_blocking(move || {
             // The key may have changed since, too.
             if let Ok(keys) = directory.keys() {
                 ring.replace(keys);
             }
-            end(directory.members().map_err(|reason| tracing::debug!(reason, "no list of members")).ok());
+            let list = match directory.version() {
+                Ok(version) if version == known => Ok(None),
+                Ok(_) => directory.members().map(Some),
+                Err(reason) => Err(reason),
+            };
+            end(list.unwrap_or_else(|reason| {
+                tracing::debug!(reason, "no list of members");
+                None
+            }));
         }));
     }
 }
@@ -334,8 +413,8 @@ impl Peers for Group {
     fn owns(&self, block: BlockKey) -> bool {
         let roster = Arc::clone(&self.roster.read());
         let Some(own) = roster.own else { return false };
-        let usable = |at: usize| at == own || !roster.nodes[at].is_suspended();
-        owners(&roster.shares, block, 1, usable).first() == Some(&own) && !roster.members[own].backup
+        owners(&roster.shares, block, 1, |at| self.is_usable(&roster, at)).first() == Some(&own)
+            && !roster.members[own].backup
     }
 
     fn fetch(&self, block: BlockKey, range: Range<u32>) -> Asked<'_, Bytes> {
@@ -346,7 +425,7 @@ impl Peers for Group {
         Box::pin(async move {
             let roster = Arc::clone(&self.roster.read());
             let own = roster.own.filter(|own| roster.members[*own].backup)?;
-            let usable = |at: usize| at != own && !roster.nodes[at].is_suspended();
+            let usable = |at: usize| at != own && self.is_usable(&roster, at);
             let at = owners(&roster.shares, block, 1, usable).first().copied()?;
             self.ask(&roster.nodes[at], Kind::GetCached, block, 0..block.size).await.ok()?
         })
@@ -355,7 +434,7 @@ impl Peers for Group {
     fn at_owner(&self, block: BlockKey, action: OwnerAction) -> Asked<'_, bool> {
         Box::pin(async move {
             let roster = Arc::clone(&self.roster.read());
-            let usable = |at: usize| Some(at) == roster.own || !roster.nodes[at].is_suspended();
+            let usable = |at: usize| self.is_usable(&roster, at);
             let at = owners(&roster.shares, block, 1, usable).first().copied()?;
             if Some(at) == roster.own {
                 return None;

@@ -8,13 +8,18 @@
 
 mod auth;
 mod blocks;
+mod costs;
 mod frame;
 mod group;
+mod half_open;
+mod health;
+mod inquiries;
 mod latency;
 mod link;
 mod members;
 mod node;
 mod placement;
+mod roster;
 mod serve;
 mod serving;
 mod session;

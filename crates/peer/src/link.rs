@@ -51,6 +51,8 @@ pub(crate) struct Answer {
     pub(crate) payload: Bytes,
     /// A checksum did not fit: the member's file is damaged, or the member is.
     pub(crate) damaged: bool,
+    /// The member said that it would take longer.
+    pub(crate) waited: bool,
 }
 
 /// The answers that a request waits for.
@@ -65,6 +67,7 @@ struct Waiter {
     range: Range<u32>,
     /// Whether the payload has checksums.
     summed: bool,
+    waited: bool,
     first: Option<oneshot::Sender<()>>,
     last: oneshot::Sender<io::Result<Answer>>,
 }
@@ -183,6 +186,7 @@ impl Link {
         let waiter = Waiter {
             range: request.range.clone(),
             summed: matches!(request.kind, Kind::Get | Kind::GetCached),
+            waited: false,
             first: Some(first),
             last,
         };
@@ -240,14 +244,15 @@ async fn read_one(reader: &mut (impl AsyncRead + Unpin), shared: &Shared) -> io:
     let mut bytes = [0; Head::BYTES];
     reader.read_exact(&mut bytes).await?;
     let head = Head::decode(&bytes).ok_or_else(|| garbage("an answer is none of the protocol"))?;
-    let (range, summed) = {
+    let (range, summed, waited) = {
         let mut waiters = shared.waiters.lock();
         let waiter = waiters.as_mut().and_then(|waiters| waiters.get_mut(&head.id));
         let waiter = waiter.ok_or_else(|| garbage("an answer to no request"))?;
+        waiter.waited |= head.status == Status::Wait;
         if let Some(first) = waiter.first.take() {
             let _ = first.send(());
         }
-        (waiter.range.clone(), waiter.summed && head.status == Status::Done)
+        (waiter.range.clone(), waiter.summed && head.status == Status::Done, waiter.waited)
     };
     if head.status == Status::Wait {
         return if head.length == 0 { Ok(()) } else { Err(garbage("an interim answer with a payload")) };
@@ -268,7 +273,7 @@ async fn read_one(reader: &mut (impl AsyncRead + Unpin), shared: &Shared) -> io:
     let waiter = shared.waiters.lock().as_mut().and_then(|waiters| waiters.remove(&head.id));
     if let Some(waiter) = waiter {
         // Nobody may wait for it any more.
-        let _ = waiter.last.send(Ok(Answer { status, version: head.version, payload, damaged }));
+        let _ = waiter.last.send(Ok(Answer { status, version: head.version, payload, damaged, waited }));
     }
     Ok(())
 }

@@ -37,6 +37,14 @@ pub trait Directory: Send + Sync {
     /// A message, if nobody answers.
     fn members(&self) -> Result<Members, String>;
 
+    /// [`Members::version`] now, which costs less than the list. Blocks.
+    ///
+    /// # Errors
+    /// A message, if nobody answers.
+    fn version(&self) -> Result<u64, String> {
+        Ok(self.members()?.version)
+    }
+
     /// The keys that are valid now. Blocks.
     ///
     /// # Errors

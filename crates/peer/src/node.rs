@@ -12,11 +12,14 @@ use std::{
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use sluice_data::BlockKey;
 use tokio::{runtime::Handle, time::timeout};
 
 use crate::{
     auth::KeyRing,
-    frame::{Kind, Request},
+    costs::{Costs, cost},
+    frame::{Kind, Request, Status},
+    health::{Advice, Health},
     latency::Latency,
     link::{Answer, Link},
     tls::Fingerprint,
@@ -30,13 +33,10 @@ const UNKNOWN: Duration = Duration::from_secs(1);
 const CONNECTING: Duration = Duration::from_millis(250);
 /// Answers from which on the percentile is used.
 const ENOUGH: u32 = 100;
-/// Slow or damaged answers in a row after which a member is suspended …
-const BAD: u32 = 3;
-/// … the slow ones only if it has not answered anybody for this long: one that has much to do is no
-/// less busy if its clients go elsewhere and come back.
-const SILENT: Duration = Duration::from_millis(500);
-/// How long a member is suspended: the first time, doubling up to the last.
-const SUSPENSION: std::ops::Range<Duration> = Duration::from_secs(1)..Duration::from_mins(1);
+/// Bytes of a block that a member is tried with.
+const TRIAL: u32 = 256 << 10;
+/// A member is slow if its answers cost so many times as much as those of the fastest one.
+const SLOWER: u32 = 8;
 
 /// How a request ended, if it got no answer.
 #[derive(Debug)]
@@ -58,28 +58,10 @@ pub(crate) struct Node {
     links: [Arc<tokio::sync::Mutex<Option<Arc<Link>>>>; LINKS],
     turn: AtomicUsize,
     latency: Latency,
+    costs: Costs,
     health: Mutex<Health>,
-}
-
-#[derive(Debug)]
-struct Health {
-    /// When it last began an answer, or was connected to.
-    heard: Instant,
-    /// Slow answers since the last good one.
-    slow: u32,
-    /// When the first of them was asked for.
-    unanswered: Option<Instant>,
-    /// Damaged answers since the last good one.
-    damaged: u32,
-    /// Suspensions since the last good answer.
-    suspensions: u32,
-    until: Option<Instant>,
-}
-
-impl Health {
-    fn new() -> Self {
-        Self { heard: Instant::now(), slow: 0, unanswered: None, damaged: 0, suspensions: 0, until: None }
-    }
+    /// A block that it had.
+    had: Mutex<Option<BlockKey>>,
 }
 
 impl Node {
@@ -97,7 +79,9 @@ impl Node {
             links: Default::default(),
             turn: AtomicUsize::new(0),
             latency: Latency::default(),
-            health: Mutex::new(Health::new()),
+            costs: Costs::default(),
+            health: Mutex::new(Health::new(Instant::now())),
+            had: Mutex::default(),
         }
     }
 
@@ -108,7 +92,57 @@ impl Node {
 
     /// Whether it is left alone now.
     pub(crate) fn is_suspended(&self) -> bool {
-        self.health.lock().until.is_some_and(|until| Instant::now() < until)
+        self.health.lock().is_suspended()
+    }
+
+    /// Whether to ask it. One that was left alone for long enough is tried beside, so that nobody
+    /// waits for it; its answer may not cost more than `most`.
+    pub(crate) fn is_usable(self: &Arc<Self>, ring: &Arc<KeyRing>, most: impl Fn() -> Duration) -> bool {
+        match self.health.lock().advice(Instant::now()) {
+            Advice::Ask => return true,
+            Advice::LeaveAlone => return false,
+            Advice::Try => {}
+        }
+        let (this, ring, most) = (Arc::clone(self), Arc::clone(ring), most());
+        drop(self.runtime.spawn(async move {
+            let well = this.answers_well(&ring, most).await;
+            this.health.lock().tried(well, Instant::now());
+            tracing::info!(address = this.address, well, "a member of the cache group was tried");
+        }));
+        false
+    }
+
+    /// Asks for what it had when it was well.
+    async fn answers_well(&self, ring: &Arc<KeyRing>, most: Duration) -> bool {
+        let had = *self.had.lock();
+        let (kind, key) = match had {
+            Some(key) => (Kind::GetCached, key),
+            None => (Kind::Has, BlockKey { id: 0, index: 0, size: 0 }),
+        };
+        let range = 0..key.size.min(TRIAL);
+        let request = Request { id: 0, kind, version: 0, key, range: range.clone() };
+        // The connection is made before, as it takes several trips.
+        let Ok(Ok(link)) = timeout(UNKNOWN, self.link(ring, true)).await else { return false };
+        let started = Instant::now();
+        let Ok(answer) = self.ask_by(&link, request, None, UNKNOWN).await else { return false };
+        !answer.damaged && cost(started.elapsed(), answer.payload.len() as u32) <= most
+    }
+
+    /// What its answers cost of late, if it is asked and there were enough.
+    pub(crate) fn usual_cost(&self) -> Option<Duration> {
+        if self.is_suspended() { None } else { self.costs.median() }
+    }
+
+    /// Leaves it alone if its answers cost much more than those of a fast one do.
+    pub(crate) fn compare(&self, fastest: Duration) {
+        if self.costs.median().is_some_and(|usual| usual > self.most(fastest)) {
+            self.suspend("it is much slower than others");
+        }
+    }
+
+    /// What its answers may cost beside those of the fastest member.
+    pub(crate) fn most(&self, fastest: Duration) -> Duration {
+        (fastest * SLOWER).max(2 * self.patience)
     }
 
     /// How long an answer may take to begin.
@@ -128,14 +162,14 @@ impl Node {
         payload: Option<Bytes>,
         limit: Duration,
     ) -> Result<Answer, Unanswered> {
-        let begun = Instant::now();
+        let (begun, key) = (Instant::now(), request.key);
         let asked = self.try_ask(ring, request, payload, limit).await;
         match &asked {
-            Ok(answer) => self.has_answered(answer.damaged),
+            Ok(answer) => self.has_answered(answer, key),
             Err(Unanswered::Slow) => self.was_slow(begun),
             Err(Unanswered::Lost(error)) => {
                 tracing::debug!(address = self.address, %error, "a member of the cache group does not answer");
-                self.suspend();
+                self.suspend("it does not answer");
             }
         }
         asked
@@ -148,8 +182,18 @@ impl Node {
         payload: Option<Bytes>,
         limit: Duration,
     ) -> Result<Answer, Unanswered> {
-        let link = timeout(self.deadline().max(CONNECTING), self.link(ring)).await;
+        let link = timeout(self.deadline().max(CONNECTING), self.link(ring, false)).await;
         let link = link.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(Unanswered::Lost)?;
+        self.ask_by(&link, request, payload, limit).await
+    }
+
+    async fn ask_by(
+        &self,
+        link: &Link,
+        request: Request,
+        payload: Option<Bytes>,
+        limit: Duration,
+    ) -> Result<Answer, Unanswered> {
         let started = Instant::now();
         // A read has the object store to turn to. Others have nothing better to do than to wait.
         let is_read = matches!(request.kind, Kind::Get | Kind::GetCached);
@@ -162,7 +206,7 @@ impl Node {
             return Err(Unanswered::Slow);
         }
         self.latency.observe(started.elapsed());
-        self.health.lock().heard = Instant::now();
+        self.health.lock().heard(Instant::now());
         match timeout(limit, waiting.last).await {
             Ok(Ok(Ok(answer))) => Ok(answer),
             Ok(Ok(Err(error))) => Err(Unanswered::Lost(error)),
@@ -172,15 +216,16 @@ impl Node {
     }
 
     /// A connection, which is made if there is none. If nobody waits for it any more, it is still
-    /// made, for those that come later.
-    async fn link(&self, ring: &Arc<KeyRing>) -> io::Result<Arc<Link>> {
+    /// made, for those that come later. While the member is left alone, it is made for a
+    /// `trial` alone.
+    async fn link(&self, ring: &Arc<KeyRing>, trial: bool) -> io::Result<Arc<Link>> {
         let at = self.turn.fetch_add(1, Ordering::Relaxed) % LINKS;
         let mut place = Arc::clone(&self.links[at]).lock_owned().await;
         if let Some(link) = place.as_ref().filter(|link| !link.is_lost()) {
             return Ok(Arc::clone(link));
         }
         // Those that waited for the one that failed just now do not try again.
-        if self.is_suspended() {
+        if !trial && self.is_suspended() {
             return Err(io::ErrorKind::NotConnected.into());
         }
         let (address, fingerprint, ring) = (self.address.clone(), self.fingerprint, Arc::clone(ring));
@@ -191,50 +236,37 @@ impl Node {
             Ok::<_, io::Error>(link)
         });
         let link = connect.await.unwrap_or_else(|gone| Err(io::Error::other(gone)))?;
-        self.health.lock().heard = Instant::now();
+        self.health.lock().heard(Instant::now());
         Ok(link)
     }
 
-    fn has_answered(&self, damaged: bool) {
-        let mut health = self.health.lock();
-        if !damaged {
-            *health = Health::new();
-            return;
+    fn has_answered(&self, answer: &Answer, key: BlockKey) {
+        if answer.status == Status::Done && !answer.payload.is_empty() {
+            *self.had.lock() = Some(key);
         }
-        health.damaged += 1;
-        let suspend = health.damaged >= BAD;
-        drop(health);
-        if suspend {
-            self.suspend();
+        if self.health.lock().answered(answer.damaged) {
+            self.suspend("its blocks are damaged");
         }
     }
 
     /// It did not answer what it was asked at `begun`.
     fn was_slow(&self, begun: Instant) {
-        let mut health = self.health.lock();
-        health.slow += 1;
-        // A client that asks seldom has not heard of it for long, which says nothing.
-        let since = *health.unanswered.get_or_insert(begun);
-        let suspend = health.slow >= BAD && since.max(health.heard).elapsed() > SILENT;
-        drop(health);
-        if suspend {
-            self.suspend();
+        if self.health.lock().was_slow(begun, Instant::now()) {
+            self.suspend("it is silent");
         }
     }
 
-    /// Leaves it alone for a while, each time for longer. Its connections are closed.
-    fn suspend(&self) {
-        let mut health = self.health.lock();
-        let now = Instant::now();
-        if health.until.is_some_and(|until| now < until) {
-            return;
-        }
-        let pause = SUSPENSION.start.saturating_mul(1 << health.suspensions.min(6)).min(SUSPENSION.end);
-        health.suspensions += 1;
-        (health.slow, health.unanswered, health.damaged) = (0, None, 0);
-        health.until = Some(now + pause);
-        drop(health);
-        tracing::info!(address = self.address, ?pause, "a member of the cache group is left alone");
+    /// Notes what an answer cost, or what was waited for one that did not come. Returns whether it
+    /// is time to [compare](Self::compare).
+    pub(crate) fn note_cost(&self, took: Duration, bytes: u32) -> bool {
+        self.costs.add(cost(took, bytes))
+    }
+
+    /// Leaves it alone for a while. Its connections are closed.
+    fn suspend(&self, reason: &str) {
+        let Some(pause) = self.health.lock().leave_alone(Instant::now()) else { return };
+        self.costs.clear();
+        tracing::info!(address = self.address, ?pause, reason, "a member of the cache group is left alone");
         for link in &self.links {
             if let Ok(mut place) = link.try_lock() {
                 place.take();
@@ -327,7 +359,7 @@ mod tests {
         let frozen = member(|_| Vec::new()).await;
         let started = Instant::now();
         let ring = ring();
-        let asks = (0..BAD).map(|_| frozen.ask(&ring, request(), None, PATIENCE));
+        let asks = (0..3).map(|_| frozen.ask(&ring, request(), None, PATIENCE));
         for asked in futures::future::join_all(asks).await {
             assert!(matches!(asked, Err(Unanswered::Slow)), "{asked:?}");
         }
@@ -335,6 +367,29 @@ mod tests {
         let half = member(|id| answer(id, |_, _, bytes| bytes.truncate(100))).await;
         let asked = half.ask(&ring, request(), None, Duration::from_millis(50)).await;
         assert!(matches!(asked, Err(Unanswered::Slow)), "{asked:?}");
+    }
+
+    #[tokio::test]
+    async fn one_that_is_much_slower_than_others_is_left_alone_until_a_trial() {
+        let (ring, fast, slow) = (ring(), Duration::from_millis(1), Duration::from_millis(100));
+        let node = Arc::new(member(|id| answer(id, |_, _, _| {})).await);
+        node.ask(&ring, request(), None, PATIENCE).await.expect("an answer");
+        let cost = |took| assert_eq!((0..32).filter(|_| node.note_cost(took, 0)).count(), 4);
+        cost(slow);
+        node.compare(slow);
+        assert!(node.is_usable(&ring, || slow), "the others are slow, too");
+        cost(fast * 9);
+        node.compare(fast);
+        assert!(node.is_usable(&ring, || slow), "it is fast enough");
+        cost(slow);
+        node.compare(fast);
+        assert!(node.is_suspended() && !node.is_usable(&ring, || slow));
+        let until = Instant::now() + PATIENCE;
+        while !node.is_usable(&ring, || PATIENCE) {
+            assert!(Instant::now() < until, "it is never tried");
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(node.usual_cost(), None, "what it was is forgotten");
     }
 
     #[tokio::test]

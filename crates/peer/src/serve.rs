@@ -1,8 +1,9 @@
 //! The server side of a member.
 //!
 //! What must stay true: before a client has proved that it knows the key, it uses only little
-//! memory, and for at most [`HANDSHAKE`](crate::auth::HANDSHAKE). If a client does not receive its
-//! answers, no more requests are read from it. The memory of all waiting answers is limited.
+//! memory, and for at most [`HANDSHAKE`](crate::auth::HANDSHAKE), and the clients of one address do
+//! not keep out those of another. If a client does not receive its answers, no more requests are
+//! read from it. The memory of all waiting answers is limited.
 
 use std::{
     io,
@@ -18,7 +19,7 @@ use tokio::{
     runtime::Handle,
     sync::Semaphore,
     task::{AbortHandle, JoinSet},
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout_at},
 };
 use tokio_rustls::TlsAcceptor;
 
@@ -26,6 +27,7 @@ use crate::{
     auth::{HANDSHAKE, admit},
     blocks::Blocks,
     group::Group,
+    half_open::{HalfOpen, OneHalfOpen},
     serving::Serving,
     session::Session,
     tls::{self, Identity},
@@ -59,6 +61,7 @@ struct Entrance {
     identity: Option<Identity>,
     connections: AtomicUsize,
     proving: Semaphore,
+    half_open: Arc<HalfOpen>,
     limit: usize,
 }
 
@@ -96,6 +99,7 @@ impl Server {
             identity,
             connections: AtomicUsize::new(0),
             proving: Semaphore::new(PROVING),
+            half_open: Arc::default(),
             limit: config.connections,
         });
         let entered = runtime.enter();
@@ -130,6 +134,10 @@ async fn accept(listener: TcpListener, entrance: Arc<Entrance>) {
             }
         };
         let stats = Arc::clone(entrance.serving.group.stats());
+        let Some(half_open) = entrance.half_open.one(from.ip()) else {
+            stats.refused.add(1);
+            continue;
+        };
         if entrance.connections.fetch_add(1, Ordering::Relaxed) >= entrance.limit {
             entrance.connections.fetch_sub(1, Ordering::Relaxed);
             stats.refused.add(1);
@@ -138,7 +146,7 @@ async fn accept(listener: TcpListener, entrance: Arc<Entrance>) {
         let entrance = Arc::clone(&entrance);
         sessions.spawn(async move {
             let _counted = Counted(&entrance.connections);
-            if let Err(error) = serve(stream, &entrance).await {
+            if let Err(error) = serve(stream, &entrance, half_open).await {
                 if error.kind() == io::ErrorKind::PermissionDenied {
                     stats.refused.add(1);
                     tracing::warn!(%from, "a client without the key of the cache group was refused");
@@ -160,22 +168,21 @@ impl Drop for Counted<'_> {
 }
 
 /// Lets a client in, and serves it.
-async fn serve(mut stream: TcpStream, entrance: &Arc<Entrance>) -> io::Result<()> {
-    let Ok(Ok(proving)) = timeout(HANDSHAKE, entrance.proving.acquire()).await else {
-        return Err(io::ErrorKind::TimedOut.into());
-    };
+async fn serve(mut stream: TcpStream, entrance: &Arc<Entrance>, half_open: OneHalfOpen) -> io::Result<()> {
+    let late = |_| io::Error::from(io::ErrorKind::TimedOut);
+    let until = Instant::now() + HANDSHAKE;
+    let proving = timeout_at(until, entrance.proving.acquire()).await.map_err(late)?;
     stream.set_nodelay(true)?;
     let ring = entrance.serving.group.ring();
     let Some(identity) = &entrance.identity else {
-        admit(&mut stream, ring, b"").await?;
-        drop(proving);
+        timeout_at(until, admit(&mut stream, ring, b"")).await.map_err(late)??;
+        drop((proving, half_open));
         return Session::new(stream, &entrance.serving).run().await;
     };
     let acceptor = TlsAcceptor::from(Arc::clone(&identity.config));
-    let encrypted = timeout(HANDSHAKE, acceptor.accept(stream)).await;
-    let mut stream = encrypted.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
+    let mut stream = timeout_at(until, acceptor.accept(stream)).await.map_err(late)??;
     let binding = tls::binding(stream.get_ref().1)?;
-    admit(&mut stream, ring, &binding).await?;
-    drop(proving);
+    timeout_at(until, admit(&mut stream, ring, &binding)).await.map_err(late)??;
+    drop((proving, half_open));
     Session::new(stream, &entrance.serving).run().await
 }

@@ -1,12 +1,12 @@
 //! Serves one connection of another client: reads its requests and sends the answers.
 //!
 //! What must stay true: all requests that have arrived are answered together. A request that must
-//! wait for the object store does not delay the requests after it.
+//! wait for the object store or a disk does not delay the requests after it.
 
 use std::{io, ops::Range, os::unix::fs::FileExt as _, sync::Arc, time::Duration};
 
 use bytes::{Buf as _, Bytes, BytesMut};
-use sluice_data::{CachedFile, pages};
+use sluice_data::{Cached, CachedFile, pages};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest},
     net::TcpStream,
@@ -26,7 +26,7 @@ const READ: usize = 8 << 10;
 const COPIED: usize = 64 << 10;
 /// Bytes of answers that are gathered before they are sent.
 const GATHERED: usize = 256 << 10;
-/// Requests of one connection that may wait for the object store.
+/// Requests of one connection that may wait for the object store or a disk.
 const SLOW: usize = 256;
 /// How long a connection may be idle.
 const IDLE: Duration = Duration::from_mins(10);
@@ -36,7 +36,21 @@ const CROWDED: Duration = Duration::from_secs(2);
 const STALLED: Duration = Duration::from_secs(30);
 
 /// An answer that was waited for.
-type Late = (Head, Vec<u32>, Bytes, Option<[OwnedSemaphorePermit; 2]>);
+struct Late {
+    head: Head,
+    sums: Vec<u32>,
+    bytes: Bytes,
+    source: Source,
+    _memory: Option<[OwnedSemaphorePermit; 2]>,
+}
+
+/// Where the bytes of an answer come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Cache,
+    Store,
+    Warmed,
+}
 
 /// A connection.
 pub(crate) trait Wire: AsyncRead + AsyncWrite + Unpin {
@@ -64,7 +78,7 @@ pub(crate) struct Session<'s, S> {
     late: (mpsc::Sender<Late>, mpsc::Receiver<Late>),
     /// What this connection may have of the memory: a client that takes no answers stops itself.
     share: Arc<Semaphore>,
-    /// Requests that wait for the object store.
+    /// Requests that wait for the object store or a disk.
     slow: usize,
     /// For the payload of a request that is arriving.
     held: Option<OwnedSemaphorePermit>,
@@ -153,10 +167,11 @@ impl<'s, S: Wire> Session<'s, S> {
                 self.end(request, status).await
             }
             Kind::Evict => {
-                blocks.evict(key);
+                let serving = Arc::clone(self.serving);
+                drop(tokio::task::spawn_blocking(move || serving.blocks.evict(key)));
                 self.end(request, Status::Done).await
             }
-            Kind::Warm => self.wait(request).await,
+            Kind::Warm => self.wait(request, false).await,
             Kind::List => {
                 let list = serde_json::to_vec(&self.serving.group.members())?;
                 self.add(self.head(request, Status::Done), &[], &list).await
@@ -167,20 +182,26 @@ impl<'s, S: Wire> Session<'s, S> {
     async fn get(&mut self, request: &Request) -> io::Result<()> {
         let stats = self.serving.group.stats();
         let length = request.range.end - request.range.start;
-        if length as usize > COPIED
-            && let Some(file) = self.serving.blocks.file(request.key, &request.range)
-        {
-            stats.served_cached.add(1);
-            stats.served_bytes.add(u64::from(length));
-            let head = Head { length, ..self.head(request, Status::Done) };
-            return self.send_file(head, &file, request.range.start).await;
+        if length as usize > COPIED {
+            match self.serving.blocks.file(request.key, &request.range) {
+                Cached::Here(file) => {
+                    stats.served_cached.add(1);
+                    stats.served_bytes.add(u64::from(length));
+                    let head = Head { length, ..self.head(request, Status::Done) };
+                    return self.send_file(head, &file, request.range.start).await;
+                }
+                Cached::Cold => return self.wait(request, true).await,
+                Cached::Missing => {}
+            }
         }
         // Head, checksums and bytes lie one behind the other, and nothing is copied.
         let (at, parts) = (self.out.len(), pages(&request.range).count());
         let head = Head { sums: parts as u16, length, ..self.head(request, Status::Done) };
         self.out.extend_from_slice(&head.encode());
         self.out.resize(at + Head::BYTES + parts * 4, 0);
-        if self.serving.blocks.serve(request.key, &request.range, &mut self.out, &mut self.sums) {
+        let (out, sums) = (&mut self.out, &mut self.sums);
+        let cached = self.serving.blocks.serve(request.key, &request.range, out, sums, false);
+        if cached == Cached::Here(()) {
             for (place, sum) in self.out[at + Head::BYTES..].chunks_exact_mut(4).zip(self.sums.drain(..)) {
                 place.copy_from_slice(&sum.to_le_bytes());
             }
@@ -189,54 +210,65 @@ impl<'s, S: Wire> Session<'s, S> {
             return if self.out.len() > GATHERED { self.flush().await } else { Ok(()) };
         }
         self.out.truncate(at);
+        if cached == Cached::Cold {
+            return self.wait(request, true).await;
+        }
         if request.kind == Kind::GetCached {
             stats.served_none.add(1);
             return self.end(request, Status::Missing).await;
         }
-        self.wait(request).await
+        self.wait(request, false).await
     }
 
-    /// Has a request wait for the object store, beside others.
-    async fn wait(&mut self, request: &Request) -> io::Result<()> {
+    /// Has a request wait for the object store, beside others; with `cold` for the disk that has
+    /// the block, which the client is not told: a disk that takes long is slow.
+    async fn wait(&mut self, request: &Request, cold: bool) -> io::Result<()> {
         if self.slow >= SLOW {
             self.serving.group.stats().served_none.add(1);
             return self.end(request, Status::Failed).await;
         }
         self.slow += 1;
-        // So that the client knows that somebody is at work.
-        self.end(request, Status::Wait).await?;
+        if !cold {
+            // So that the client knows that somebody is at work.
+            self.end(request, Status::Wait).await?;
+        }
         let (serving, share, sender) =
             (Arc::clone(self.serving), Arc::clone(&self.share), self.late.0.clone());
-        let (request, mut head) = (request.clone(), self.head(request, Status::Done));
+        let (request, head) = (request.clone(), self.head(request, Status::Done));
         tokio::spawn(async move {
             let units = (request.key.size as usize / UNIT + 1) as u32;
             let memory = memory(&share, &serving.memory, units).await;
             let found = if memory.is_none() {
-                Err("the member has no memory for it".to_owned())
-            } else if request.kind == Kind::Warm {
-                warm(&serving, request.key).await.map(|()| Bytes::new())
+                Err((Status::Failed, "the member has no memory for it".to_owned()))
             } else {
-                let whole = serving.blocks.read(request.key).await;
-                whole.map(|whole| whole.slice(request.range.start as usize..request.range.end as usize))
+                find(&serving, &request, cold).await
             };
-            let bytes = found.unwrap_or_else(|reason| {
-                tracing::debug!(reason, "a block for another client was not read");
-                head.status = Status::Failed;
-                Bytes::new()
-            });
-            let sums = if bytes.is_empty() { Vec::new() } else { sums(&request.range, &bytes) };
+            let late = match found {
+                Ok((bytes, sums, source)) => Late { head, sums, bytes, source, _memory: memory },
+                Err((status, reason)) => {
+                    tracing::debug!(reason, "a block for another client was not read");
+                    let (sums, source) = (Vec::new(), Source::Store);
+                    Late { head: Head { status, ..head }, sums, bytes: Bytes::new(), source, _memory: None }
+                }
+            };
             // The client may be gone.
-            let _ = sender.send((head, sums, bytes, memory)).await;
+            let _ = sender.send(late).await;
         });
         Ok(())
     }
 
-    async fn add_late(&mut self, (head, sums, bytes, _memory): Late) -> io::Result<()> {
+    async fn add_late(&mut self, late: Late) -> io::Result<()> {
         self.slow -= 1;
         let stats = self.serving.group.stats();
-        if head.status == Status::Done { &stats.served_read } else { &stats.served_none }.add(1);
-        stats.served_bytes.add(bytes.len() as u64);
-        self.add(head, &sums, &bytes).await
+        let counter = match late.source {
+            _ if late.head.status != Status::Done => &stats.served_none,
+            Source::Cache => &stats.served_cached,
+            Source::Store => &stats.served_read,
+            Source::Warmed => &stats.served_warmed,
+        };
+        counter.add(1);
+        stats.served_bytes.add(late.bytes.len() as u64);
+        self.add(late.head, &late.sums, &late.bytes).await
     }
 
     fn head(&self, request: &Request, status: Status) -> Head {
@@ -325,6 +357,33 @@ async fn memory(
     let own = timeout(STALLED, Arc::clone(share).acquire_many_owned(units)).await.ok()?.ok()?;
     let all = timeout(CROWDED, Arc::clone(memory).acquire_many_owned(units)).await.ok()?.ok()?;
     Some([own, all])
+}
+
+/// What a request wants, from a local file, else from the object store.
+async fn find(
+    serving: &Arc<Serving>,
+    request: &Request,
+    cold: bool,
+) -> Result<(Bytes, Vec<u32>, Source), (Status, String)> {
+    let failed = |reason| (Status::Failed, reason);
+    if request.kind == Kind::Warm {
+        warm(serving, request.key).await.map_err(failed)?;
+        return Ok((Bytes::new(), Vec::new(), Source::Warmed));
+    }
+    if cold {
+        match serving.read_file(request.key, request.range.clone()).await {
+            Cached::Here((bytes, sums)) => return Ok((bytes.into(), sums, Source::Cache)),
+            Cached::Cold => return Err(failed("the disk of the cache hangs".into())),
+            Cached::Missing if request.kind == Kind::GetCached => {
+                return Err((Status::Missing, "it went meanwhile".into()));
+            }
+            Cached::Missing => {}
+        }
+    }
+    let whole = serving.blocks.read(request.key).await.map_err(failed)?;
+    let bytes = whole.slice(request.range.start as usize..request.range.end as usize);
+    let sums = sums(&request.range, &bytes);
+    Ok((bytes, sums, Source::Store))
 }
 
 async fn warm(serving: &Arc<Serving>, key: sluice_data::BlockKey) -> Result<(), String> {

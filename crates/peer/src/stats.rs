@@ -15,9 +15,11 @@ pub struct Stats {
     pub misses: Counter,
     pub errors: Counter,
     pub times: Histogram,
-    // Requests of other clients: from the cache, from the object store, and without a block.
+    // Requests of other clients: from the cache, from the object store, of `warmup`, and without a
+    // block.
     pub served_cached: Counter,
     pub served_read: Counter,
+    pub served_warmed: Counter,
     pub served_bytes: Counter,
     pub served_none: Counter,
     // Connections of other clients now, and those that were refused.
@@ -35,6 +37,7 @@ impl Default for Stats {
             times: Histogram::new(&TIMES),
             served_cached: Counter::default(),
             served_read: Counter::default(),
+            served_warmed: Counter::default(),
             served_bytes: Counter::default(),
             served_none: Counter::default(),
             connections: Gauge::default(),

@@ -12,7 +12,7 @@ use sluice_types::Interrupt;
 
 use super::{BlockStore, Purpose, store_reads::Fetched};
 use crate::{
-    cache::{BEGUN, BlockFile},
+    cache::{BEGUN, BlockFile, Cached, resident::is_resident},
     gate::until,
     layout::{BlockKey, pages},
     peers::OwnerAction,
@@ -102,34 +102,70 @@ impl BlockStore {
     }
 
     /// Appends bytes `range` of a cached block to `out`, and to `sums` the checksum of each page of
-    /// them, cut at the ends of `range`. Nothing is appended if it is not cached.
+    /// them, cut at the ends of `range`. Nothing is appended if it is not cached, or if it is on a
+    /// disk that had to be waited for and `wait` is unset.
     pub(crate) fn serve(
         &self,
         key: BlockKey,
         range: &Range<u32>,
         out: &mut Vec<u8>,
         sums: &mut Vec<u32>,
-    ) -> bool {
-        if self.disk.as_ref().is_some_and(|disk| disk.serve(key, range, out, sums)) {
-            self.stats.cache_hits.add(1);
-            self.stats.cache_hit_bytes.add(u64::from(range.end - range.start));
-            return true;
+        wait: bool,
+    ) -> Cached<()> {
+        let from_disk = self.disk.as_ref().map(|disk| disk.serve(key, range, out, sums, wait));
+        match from_disk {
+            Some(Cached::Here(())) => {
+                self.note_hit(range);
+                return Cached::Here(());
+            }
+            Some(Cached::Cold) => return Cached::Cold,
+            Some(Cached::Missing) | None => {}
         }
-        let Some(bytes) = self.cached(key, range) else { return false };
+        let staged = || self.staging.as_ref().is_some_and(|staging| staging.contains(key));
+        let bytes = if wait { self.cached(key, range) } else { self.cached_in_memory(key, range) };
+        if bytes.is_none() && !wait && staged() {
+            return Cached::Cold;
+        }
+        let Some(bytes) = bytes else { return Cached::Missing };
         out.extend_from_slice(&bytes);
         sums.extend(pages(range).map(|page| {
             let part = (page.start - range.start) as usize..(page.end - range.start) as usize;
             crc32c::crc32c(&bytes[part])
         }));
-        true
+        Cached::Here(())
     }
 
-    /// The file of a block, if all pages of `range` are whole and have checksums there.
-    pub(crate) fn file(&self, key: BlockKey, range: &Range<u32>) -> Option<Arc<BlockFile>> {
-        let file = self.disk.as_ref()?.file(key).filter(|file| file.sums(range).is_some())?;
+    /// The file of a block, if all pages of `range` are whole, have checksums there and are in
+    /// memory.
+    pub(crate) fn file(&self, key: BlockKey, range: &Range<u32>) -> Cached<Arc<BlockFile>> {
+        let Some(disk) = &self.disk else { return Cached::Missing };
+        let file = match disk.file(key, false) {
+            Cached::Here(file) if file.sums(range).is_some() => file,
+            Cached::Here(_) => return Cached::Missing,
+            other => return other,
+        };
+        if !is_resident(file.file(), u64::from(range.start)..u64::from(range.end)) {
+            return Cached::Cold;
+        }
+        self.note_hit(range);
+        Cached::Here(file)
+    }
+
+    fn cached_in_memory(&self, key: BlockKey, range: &Range<u32>) -> Option<Bytes> {
+        let part = range.start as usize..range.end as usize;
+        if let Some(whole) = self.memory.get(&key) {
+            self.stats.memory_hits.add(1);
+            self.stats.memory_hit_bytes.add(part.len() as u64);
+            return Some(whole.slice(part));
+        }
+        let waiting = self.disk.as_ref()?.waiting(key)?;
+        self.note_hit(range);
+        Some(waiting.slice(part))
+    }
+
+    fn note_hit(&self, range: &Range<u32>) {
         self.stats.cache_hits.add(1);
         self.stats.cache_hit_bytes.add(u64::from(range.end - range.start));
-        Some(file)
     }
 
     /// A whole block for another client. It stays in the caches.

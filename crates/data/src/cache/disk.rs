@@ -18,6 +18,7 @@ use std::{
 use bytes::Bytes;
 
 use super::{
+    Cached,
     dir::Dir,
     file::{BlockFile, Damaged, OpenFiles},
 };
@@ -113,21 +114,31 @@ impl DiskCache {
         range: &Range<u32>,
         out: &mut Vec<u8>,
         sums: &mut Vec<u32>,
-    ) -> bool {
-        let Some(dir) = self.dirs.iter().find(|dir| dir.touch(key)) else { return false };
+        wait: bool,
+    ) -> Cached<()> {
+        let Some(dir) = self.dirs.iter().find(|dir| dir.touch(key)) else { return Cached::Missing };
         let (begin, first) = (out.len(), sums.len());
-        let served = self.with_file(dir, key, |file| file.serve(range, out, sums));
-        if served.is_none() {
+        let served = self.try_file(dir, key, wait, |file| file.serve(range, out, sums, wait));
+        if served != Cached::Here(()) {
             out.truncate(begin);
             sums.truncate(first);
         }
-        served.is_some()
+        served
     }
 
     /// The open file of a block, if it has one.
-    pub(crate) fn file(&self, key: BlockKey) -> Option<Arc<BlockFile>> {
-        let dir = self.dirs.iter().find(|dir| dir.touch(key))?;
-        self.open_file(dir, key).ok()
+    pub(crate) fn file(&self, key: BlockKey, wait: bool) -> Cached<Arc<BlockFile>> {
+        let Some(dir) = self.dirs.iter().find(|dir| dir.touch(key)) else { return Cached::Missing };
+        match self.open_file(dir, key, wait) {
+            Ok(file) => Cached::Here(file),
+            Err(error) if is_cold(&error) => Cached::Cold,
+            Err(_) => Cached::Missing,
+        }
+    }
+
+    /// A block that waits to be written.
+    pub(crate) fn waiting(&self, key: BlockKey) -> Option<Bytes> {
+        self.home(key).waiting(key)
     }
 
     /// What `work` makes of the file of a block; a damaged one is removed.
@@ -137,16 +148,32 @@ impl DiskCache {
         key: BlockKey,
         work: impl FnOnce(&BlockFile) -> Result<T, Damaged>,
     ) -> Option<T> {
+        match self.try_file(dir, key, true, work) {
+            Cached::Here(done) => Some(done),
+            Cached::Cold | Cached::Missing => None,
+        }
+    }
+
+    /// As [`Self::with_file`]. With `wait` unset, a file that the disk had to be waited for is
+    /// left as it is.
+    fn try_file<T>(
+        &self,
+        dir: &Dir,
+        key: BlockKey,
+        wait: bool,
+        work: impl FnOnce(&BlockFile) -> Result<T, Damaged>,
+    ) -> Cached<T> {
         let started = Instant::now();
-        match self.open_file(dir, key).and_then(|file| work(&file)) {
+        match self.open_file(dir, key, wait).and_then(|file| work(&file)) {
             Ok(done) => {
                 self.stats.times.cache_read.observe(started.elapsed());
-                Some(done)
+                Cached::Here(done)
             }
+            Err(error) if !wait && is_cold(&error) => Cached::Cold,
             // It says nothing about the file.
             Err(Damaged::Io(error)) if lacks_resources(&error) => {
                 tracing::warn!(path = %dir.path(key).display(), %error, "a cache file could not be read");
-                None
+                Cached::Missing
             }
             Err(error) => {
                 let gone = matches!(&error, Damaged::Io(error) if error.kind() == ErrorKind::NotFound);
@@ -155,16 +182,16 @@ impl DiskCache {
                     self.stats.cache_damaged.add(1);
                 }
                 dir.remove(key);
-                None
+                Cached::Missing
             }
         }
     }
 
-    fn open_file(&self, dir: &Dir, key: BlockKey) -> Result<Arc<BlockFile>, Damaged> {
+    fn open_file(&self, dir: &Dir, key: BlockKey, wait: bool) -> Result<Arc<BlockFile>, Damaged> {
         if let Some(file) = self.open.get(&key) {
             return Ok(file);
         }
-        let file = Arc::new(BlockFile::open(&dir.path(key), key.size, self.verify)?);
+        let file = Arc::new(BlockFile::open(&dir.path(key), key.size, self.verify, wait)?);
         self.open.insert(key, Arc::clone(&file), (1, 0), OPEN_FILES);
         // If it was evicted meanwhile, the eviction did not close this descriptor, which would keep
         // its space.
@@ -244,6 +271,11 @@ impl DiskCache {
     }
 }
 
+/// Whether a file was not read because the disk had to be waited for.
+fn is_cold(error: &Damaged) -> bool {
+    matches!(error, Damaged::Io(error) if error.kind() == ErrorKind::WouldBlock)
+}
+
 /// Whether a file could not be opened or read because this process or the system has too many open
 /// files, or no memory.
 #[cfg(unix)]
@@ -274,10 +306,10 @@ mod tests {
         // Its file is there and the index does not know it: so it is while it is being evicted.
         file::write(&dir.path(key), b"abc", true, 0o600).unwrap();
         dir.note(key);
-        assert!(disk.open_file(dir, key).is_ok() && disk.open.get(&key).is_some());
+        assert!(disk.open_file(dir, key, true).is_ok() && disk.open.get(&key).is_some());
         dir.remove(key);
         file::write(&dir.path(key), b"abc", true, 0o600).unwrap();
-        assert!(disk.open_file(dir, key).is_ok() && disk.open.get(&key).is_none());
+        assert!(disk.open_file(dir, key, true).is_ok() && disk.open.get(&key).is_none());
     }
 
     #[test]

@@ -19,7 +19,7 @@ use bytes::Bytes;
 use sluice_object::positional::{read_at, read_into_spare};
 use sluice_types::Rng;
 
-use super::SecondChance;
+use super::{SecondChance, resident};
 use crate::{
     config::Verify,
     layout::{BlockKey, PAGE, parse_name},
@@ -52,9 +52,10 @@ pub(crate) enum Damaged {
 }
 
 impl BlockFile {
-    /// Opens the file of a block of `size` bytes.
-    pub(crate) fn open(path: &Path, size: u32, verify: Verify) -> Result<Self, Damaged> {
-        let file = File::open(path)?;
+    /// Opens the file of a block of `size` bytes. With `wait` unset, it fails if the disk had to be
+    /// waited for.
+    pub(crate) fn open(path: &Path, size: u32, verify: Verify, wait: bool) -> Result<Self, Damaged> {
+        let file = if wait { File::open(path)? } else { resident::open(path)? };
         let found = file.metadata()?.len();
         let sums_len = u64::from(size.div_ceil(PAGE)) * 4;
         let extra = found.checked_sub(u64::from(size));
@@ -68,7 +69,7 @@ impl BlockFile {
             return Err(Damaged::Bytes(format!("it has {extra} bytes of checksums, of {sums_len}")));
         }
         let sums = if summed && verify != Verify::None {
-            let raw = pread(&file, u64::from(size), sums_len as usize)?;
+            let raw = pread(&file, u64::from(size), sums_len as usize, wait)?;
             raw.chunks_exact(4).map(|sum| u32::from_be_bytes([sum[0], sum[1], sum[2], sum[3]])).collect()
         } else {
             Vec::new()
@@ -78,6 +79,10 @@ impl BlockFile {
 
     /// Bytes `range` of the block, checked as `verify` says.
     pub(crate) fn read(&self, range: &Range<u32>, verify: Verify) -> Result<Bytes, Damaged> {
+        self.read_if(range, verify, true)
+    }
+
+    fn read_if(&self, range: &Range<u32>, verify: Verify, wait: bool) -> Result<Bytes, Damaged> {
         let whole = range.start == 0 && range.end == self.size;
         let (from, to) = match verify {
             Verify::Extend if !self.sums.is_empty() => {
@@ -85,7 +90,7 @@ impl BlockFile {
             }
             _ => (range.start, range.end),
         };
-        let bytes = pread(&self.file, u64::from(from), (to - from) as usize)?;
+        let bytes = pread(&self.file, u64::from(from), (to - from) as usize, wait)?;
         if !self.sums.is_empty() && (verify != Verify::Full || whole) && verify != Verify::None {
             self.check(&bytes, from)?;
         }
@@ -95,15 +100,17 @@ impl BlockFile {
 
     /// Appends bytes `range` of the block to `out`, and to `sums` the checksum of each page of
     /// them, cut at the ends of `range`. A page that is wholly in it comes with the checksum of the
-    /// file, so that the receiver finds damage; any other is checked here.
+    /// file, so that the receiver finds damage; any other is checked here. `wait` as for
+    /// [`Self::open`].
     pub(crate) fn serve(
         &self,
         range: &Range<u32>,
         out: &mut Vec<u8>,
         sums: &mut Vec<u32>,
+        wait: bool,
     ) -> Result<(), Damaged> {
         let begin = out.len();
-        append(&self.file, u64::from(range.start), (range.end - range.start) as usize, out)?;
+        append(&self.file, u64::from(range.start), (range.end - range.start) as usize, out, wait)?;
         let mut at = range.start;
         while at < range.end {
             let (page, end) = (at / PAGE, ((at / PAGE + 1) * PAGE).min(range.end));
@@ -112,7 +119,7 @@ impl BlockFile {
             match self.sums.get(page as usize) {
                 Some(sum) if whole => sums.push(*sum),
                 Some(_) => {
-                    out[part.clone()].copy_from_slice(&self.read(&(at..end), Verify::Extend)?);
+                    out[part.clone()].copy_from_slice(&self.read_if(&(at..end), Verify::Extend, wait)?);
                     sums.push(crc32c::crc32c(&out[part]));
                 }
                 None => sums.push(crc32c::crc32c(&out[part])),
@@ -227,14 +234,17 @@ pub(crate) fn disk_bytes(size: u32) -> u64 {
     (u64::from(size) + u64::from(size.div_ceil(PAGE)) * 4).next_multiple_of(4096)
 }
 
-fn pread(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+fn pread(file: &File, offset: u64, len: usize, wait: bool) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(len);
-    append(file, offset, len, &mut bytes)?;
+    append(file, offset, len, &mut bytes, wait)?;
     Ok(bytes)
 }
 
 /// Appends `len` bytes of a file to `bytes`.
-fn append(file: &File, offset: u64, len: usize, bytes: &mut Vec<u8>) -> io::Result<()> {
+fn append(file: &File, offset: u64, len: usize, bytes: &mut Vec<u8>, wait: bool) -> io::Result<()> {
+    if !wait {
+        return resident::append(file, offset, len, bytes);
+    }
     let (begin, end) = (bytes.len(), bytes.len() + len);
     bytes.reserve(len);
     while bytes.len() < end {
@@ -296,7 +306,10 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().len(), 100_000 + 16);
         flip(&path, 40_000);
         let read = |verify, range: Range<u32>| {
-            BlockFile::open(&path, 100_000, verify).unwrap().read(&range, verify).map(|bytes| bytes.to_vec())
+            BlockFile::open(&path, 100_000, verify, true)
+                .unwrap()
+                .read(&range, verify)
+                .map(|bytes| bytes.to_vec())
         };
         assert_eq!(read(Verify::Extend, 0..10).unwrap(), data[..10], "another page");
         assert!(read(Verify::Extend, 33_000..33_001).is_err());
@@ -315,7 +328,9 @@ mod tests {
         write(&path, &data, true, 0o600).unwrap();
         let serve = |verify, range: Range<u32>| {
             let (mut out, mut sums) = (b"head".to_vec(), vec![9]);
-            BlockFile::open(&path, 100_000, verify).unwrap().serve(&range, &mut out, &mut sums)?;
+            BlockFile::open(&path, 100_000, verify, true)
+                .unwrap()
+                .serve(&range, &mut out, &mut sums, true)?;
             assert_eq!((&out[..4], sums[0]), (&b"head"[..], 9));
             Ok::<_, Damaged>((out[4..].to_vec(), sums[1..].to_vec()))
         };
@@ -344,9 +359,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("1_0_50000");
         write(&path, &vec![7; 50_000], false, 0o600).unwrap();
-        let file = BlockFile::open(&path, 50_000, Verify::Extend).unwrap();
+        let file = BlockFile::open(&path, 50_000, Verify::Extend, true).unwrap();
         assert_eq!(file.read(&(49_999..50_000), Verify::Extend).unwrap(), [7u8][..]);
-        assert!(BlockFile::open(&path, 50_001, Verify::Extend).is_err());
-        assert!(BlockFile::open(&path, 49_996, Verify::Extend).is_err(), "half a trailer");
+        assert!(BlockFile::open(&path, 50_001, Verify::Extend, true).is_err());
+        assert!(BlockFile::open(&path, 49_996, Verify::Extend, true).is_err(), "half a trailer");
     }
 }

@@ -7,9 +7,11 @@ mod dir;
 mod dir_index;
 mod disk;
 pub(crate) mod file;
+pub(crate) mod resident;
 mod second_chance;
 mod upkeep;
 
 pub(crate) use disk::DiskCache;
 pub(crate) use file::BlockFile;
+pub use resident::Cached;
 pub(crate) use second_chance::{AWAITED, BEGUN, SecondChance};

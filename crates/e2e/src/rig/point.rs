@@ -8,7 +8,7 @@ use std::{
 
 /// Unmounts all that is mounted there. Whoever the mount had to guard it may be first: each try is
 /// harmless.
-pub(super) fn take_away(point: &Path) {
+pub(crate) fn take_away(point: &Path) {
     let _ = until("the dead mount to go", PATIENCE, || {
         if mounted(point) {
             let quiet = || Stdio::null();
@@ -26,6 +26,6 @@ pub fn mounted(point: &Path) -> bool {
 }
 
 /// Whether what is mounted at `point` has no server any more.
-pub(super) fn dead(point: &Path) -> bool {
+pub(crate) fn dead(point: &Path) -> bool {
     matches!(rustix::fs::statfs(point), Err(rustix::io::Errno::NOTCONN))
 }

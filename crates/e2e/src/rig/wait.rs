@@ -8,7 +8,7 @@ use std::{
 
 /// How long anything may take that is not the work itself: a server to start, a mount to come or
 /// go.
-pub(super) const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Waits until `done`, at most until the deadline.
 ///

@@ -6,7 +6,8 @@
 use sluice_types::Rng;
 
 /// Files of the published test up to each size, above the one before.
-const HISTOGRAM: [(u64, u64); 4] = [(11_053, 1 << 10), (1_804, 4 << 10), (49_504, 128 << 10), (1_675, 1 << 20)];
+const HISTOGRAM: [(u64, u64); 4] =
+    [(11_053, 1 << 10), (1_804, 4 << 10), (49_504, 128 << 10), (1_675, 1 << 20)];
 /// Larger files of the published test.
 const LARGE: u64 = 1_077;
 /// Bytes of the published test.

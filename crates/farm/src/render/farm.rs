@@ -7,14 +7,7 @@ use clap::{Args, ValueEnum};
 use sluice_testkit::server::{Postgres, PostgresOptions, Redis, redis};
 use tempfile::TempDir;
 
-use super::{
-    cache_node::Served,
-    data_set::DataSet,
-    fill::fill,
-    process::Process,
-    store::Counts,
-    volume,
-};
+use super::{cache_node::Served, data_set::DataSet, fill::fill, process::Process, store::Counts, volume};
 
 /// Connections that PostgreSQL accepts.
 const CONNECTIONS: &str = "max_connections=400";

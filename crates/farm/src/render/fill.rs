@@ -71,8 +71,7 @@ impl Filling<'_> {
         let node = NewNode { kind: FileType::File, mode: 0o644, umask: 0, rdev: 0 };
         let flags = libc::O_WRONLY | libc::O_CREAT;
         let name = file_name(file);
-        let (_, opened) =
-            self.vfs.create(&self.caller, &self.never, dir, name.as_bytes(), node, flags)?;
+        let (_, opened) = self.vfs.create(&self.caller, &self.never, dir, name.as_bytes(), node, flags)?;
         let mut at = 0;
         while at < size {
             let bytes = content(file, at, WRITE.min(size - at) as usize);

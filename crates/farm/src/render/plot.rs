@@ -38,7 +38,8 @@ pub(crate) fn svg(rows: &[Row]) -> String {
             at + 4.0
         );
     }
-    let points: Vec<String> = rows.iter().map(|row| format!("{:.1},{:.1}", x(row), y(row.per_gb()))).collect();
+    let points: Vec<String> =
+        rows.iter().map(|row| format!("{:.1},{:.1}", x(row), y(row.per_gb()))).collect();
     let _ = writeln!(
         out,
         "<polyline points=\"{}\" fill=\"none\" stroke=\"#1565c0\" stroke-width=\"2\"/>",

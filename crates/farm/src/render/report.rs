@@ -113,8 +113,8 @@ pub(crate) fn table(rows: &[Row]) -> String {
         let cells: Vec<String> = rows.iter().map(show).collect();
         format!("| {title} | {} |\n", cells.join(" | "))
     };
-    let mut out = line("clients", &|row| row.clients.to_string());
-    out.push_str(&format!("|---{}|\n", "|---".repeat(rows.len())));
-    LINES.iter().for_each(|(title, show)| out.push_str(&line(title, show)));
-    out
+    let head = line("clients", &|row| row.clients.to_string());
+    let rule = format!("|---{}|\n", "|---".repeat(rows.len()));
+    let lines = LINES.iter().map(|(title, show)| line(title, show));
+    [head, rule].into_iter().chain(lines).collect()
 }

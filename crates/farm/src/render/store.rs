@@ -169,7 +169,8 @@ impl Shared {
 fn whole_bucket(method: &Method) -> Result<Response<Body>, hyper::http::Error> {
     let list = "<?xml version=\"1.0\"?><ListBucketResult><KeyCount>0</KeyCount><IsTruncated>false</IsTruncated>\
                 </ListBucketResult>";
-    let body = if *method == Method::GET { Body::from(Bytes::from_static(list.as_bytes())) } else { Body::empty() };
+    let body =
+        if *method == Method::GET { Body::from(Bytes::from_static(list.as_bytes())) } else { Body::empty() };
     Response::builder().body(body)
 }
 

@@ -27,6 +27,7 @@ const DEAD: Behaviour = Behaviour {
     drop_answers: false,
     partition: true,
     refuse: false,
+    damage: false,
 };
 
 /// Cuts `one` off until `two` has cleaned up after it.

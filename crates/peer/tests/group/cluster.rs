@@ -1,7 +1,7 @@
 //! A group in one process: an object store that counts, a list of members, members and clients.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     ops::Range,
     sync::{
@@ -12,8 +12,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use parking_lot::Mutex;
-use sluice_data::{BlockKey, Peers as _, pages};
+use parking_lot::{Condvar, Mutex};
+use sluice_data::{BlockKey, Cached, Peers as _, pages};
 use sluice_peer::{
     Blocks, Boxed, Directory, Group, GroupConfig, GroupKey, KeyRing, Member, Members, ServeConfig, Server,
 };
@@ -65,6 +65,10 @@ impl Directory for Engine {
         Ok(self.list.lock().clone())
     }
 
+    fn version(&self) -> Result<u64, String> {
+        Ok(self.list.lock().version)
+    }
+
     fn keys(&self) -> Result<Vec<GroupKey>, String> {
         Ok(self.group_keys())
     }
@@ -77,18 +81,52 @@ pub(crate) struct Cache {
     pub(crate) store_reads: Arc<AtomicU64>,
     /// A permit for each read of the object store.
     pub(crate) store: Arc<Semaphore>,
+    /// Blocks that are on the disk alone.
+    pub(crate) cold: Mutex<BTreeSet<BlockKey>>,
+    pub(crate) disk: Disk,
+}
+
+/// A disk that may hang.
+#[derive(Default)]
+pub(crate) struct Disk {
+    hangs: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Disk {
+    pub(crate) fn hang(&self, hangs: bool) {
+        *self.hangs.lock() = hangs;
+        self.changed.notify_all();
+    }
+
+    fn wait(&self) {
+        self.changed.wait_while(&mut self.hangs.lock(), |hangs| *hangs);
+    }
 }
 
 /// A cache as its server sees it.
 struct Served(Arc<Cache>);
 
 impl Blocks for Served {
-    fn serve(&self, block: BlockKey, range: &Range<u32>, out: &mut Vec<u8>, sums: &mut Vec<u32>) -> bool {
+    fn serve(
+        &self,
+        block: BlockKey,
+        range: &Range<u32>,
+        out: &mut Vec<u8>,
+        sums: &mut Vec<u32>,
+        wait: bool,
+    ) -> Cached<()> {
+        if self.0.cold.lock().contains(&block) {
+            if !wait {
+                return Cached::Cold;
+            }
+            self.0.disk.wait();
+        }
         let held = self.0.held.lock();
-        let Some(bytes) = held.get(&block) else { return false };
+        let Some(bytes) = held.get(&block) else { return Cached::Missing };
         out.extend_from_slice(&bytes[range.start as usize..range.end as usize]);
         sums.extend(pages(range).map(|page| crc32c::crc32c(&bytes[page.start as usize..page.end as usize])));
-        true
+        Cached::Here(())
     }
 
     fn read(&self, block: BlockKey) -> Boxed<Result<Bytes, String>> {
@@ -161,6 +199,8 @@ impl Cluster {
             held: Mutex::default(),
             store_reads: Arc::clone(&self.store_reads),
             store: Arc::new(Semaphore::new(1 << 20)),
+            cold: Mutex::default(),
+            disk: Disk::default(),
         });
         let listen: SocketAddr = ([127, 0, 0, 1], 0).into();
         let config = ServeConfig { plaintext: self.plaintext, ..ServeConfig::default() };

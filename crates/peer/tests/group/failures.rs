@@ -58,3 +58,39 @@ async fn a_slow_read_of_the_store_is_waited_for_up_to_the_limit() {
     store.add_permits(10);
     assert!(waiting.await.expect("it ends"));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_that_hangs_holds_up_no_other_request() {
+    for plaintext in [true, false] {
+        let cluster = Cluster::new(plaintext);
+        let node = cluster.node("a:1", false);
+        let client = cluster.client(patient());
+        let (cold, warm) = (|id| key(id, 100), key(1000, 100));
+        for block in (0..40).map(cold).chain([warm]) {
+            assert!(fetch(&client, block, 0..100).await);
+        }
+        node.cache.cold.lock().extend((0..40).map(cold));
+        node.cache.disk.hang(true);
+        let asked: Vec<_> = (0..40)
+            .map(|id| {
+                let client = Arc::clone(&client);
+                tokio::spawn(async move { fetch(&client, cold(id), 0..100).await })
+            })
+            .collect();
+        for _ in 0..100 {
+            assert!(fetch(&client, warm, 0..100).await);
+        }
+        for asked in asked {
+            assert!(!asked.await.expect("it ends"), "the disk hangs");
+        }
+        let stats = node.group.stats();
+        assert_eq!(stats.served_none.get(), 40, "all of them are told");
+        node.cache.disk.hang(false);
+        let until = Instant::now() + PATIENCE;
+        while !fetch(&client, cold(7), 0..100).await {
+            assert!(Instant::now() < until, "the disk is never tried again");
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(cluster.reads(), 41, "the disk has them still");
+    }
+}

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use sluice_data::Peers as _;
+use sluice_data::{OwnerAction, Peers as _};
 use sluice_peer::GroupConfig;
 use tokio::task::JoinSet;
 
@@ -124,4 +124,47 @@ async fn who_owns_a_block_reads_it_itself() {
         assert_ne!(a.group.owns(block), b.group.owns(block));
         assert_eq!(fetch(&a.group, block, 0..100).await, b.group.owns(block));
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_joins_is_known_at_once() {
+    let cluster = Cluster::new(false);
+    let old = [cluster.node("a:1", false), cluster.node("b:1", false)];
+    let new = cluster.node("c:1", false);
+    new.group.announce();
+    let until = tokio::time::Instant::now() + PATIENCE;
+    while old.iter().any(|node| node.group.members().members.len() < 3) {
+        assert!(tokio::time::Instant::now() < until, "nobody told them");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_heartbeat_reads_the_list_only_if_it_changed() {
+    let cluster = Cluster::new(true);
+    let first = cluster.node("a:1", false);
+    let asked = || cluster.engine.asked.load(Ordering::SeqCst);
+    let before = asked();
+    for _ in 0..3 {
+        first.group.beat().expect("the engine answers");
+    }
+    assert_eq!(asked(), before);
+    let _second = cluster.node("b:1", false);
+    let before = asked();
+    first.group.beat().expect("the engine answers");
+    assert_eq!((asked(), first.group.members().members.len()), (before + 1, 2));
+    // The engine may have lost the newest lists.
+    cluster.engine.list.lock().version = 1;
+    first.group.beat().expect("the engine answers");
+    assert_eq!((asked(), first.group.members().version), (before + 2, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_block_that_is_warmed_up_is_no_read_of_another_client() {
+    let cluster = Cluster::new(true);
+    let node = cluster.node("a:1", false);
+    let warmed = cluster.client(patient()).at_owner(key(1, 10), OwnerAction::Warm).await;
+    assert_eq!(warmed, Some(true));
+    let stats = node.group.stats();
+    assert_eq!((stats.served_warmed.get(), stats.served_read.get(), stats.served_none.get()), (1, 0, 0));
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use sluice_peer::{Directory, Group, GroupKey, KeyRing};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
     runtime::Handle,
     time::timeout,
 };
@@ -69,6 +69,38 @@ async fn the_key_changes_while_clients_read() {
     }
 }
 
+/// A connection from another address than that of the clients.
+async fn from_elsewhere(port: u16) -> TcpStream {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.bind(([127, 0, 0, 2], 0).into()).expect("all of 127/8 is here");
+    socket.connect(([127, 0, 0, 1], port).into()).await.expect("it accepts")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_address_keeps_out_no_other() {
+    let cluster = Cluster::new(true);
+    let node = cluster.node("a:1", false);
+    let mut silent = Vec::new();
+    for _ in 0..400 {
+        silent.push(from_elsewhere(node.server.port()).await);
+    }
+    let until = tokio::time::Instant::now() + PATIENCE;
+    while node.group.stats().refused.get() < 200 {
+        assert!(tokio::time::Instant::now() < until, "{:?}", node.group.stats().refused);
+        tokio::task::yield_now().await;
+    }
+    assert!(fetch(&cluster.client(patient()), key(1, 10), 0..10).await, "a friend gets in");
+    drop(silent);
+    // What has ended leaves room.
+    loop {
+        let mut stream = from_elsewhere(node.server.port()).await;
+        if stream.read_exact(&mut [0; 40]).await.is_ok() {
+            break;
+        }
+        assert!(tokio::time::Instant::now() < until, "nobody gets in from there any more");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_says_nothing_or_nonsense_is_sent_away_and_learns_nothing() {
     let cluster = Cluster::new(true);
@@ -76,7 +108,7 @@ async fn who_says_nothing_or_nonsense_is_sent_away_and_learns_nothing() {
     let address = ("127.0.0.1", node.server.port());
     let mut silent = Vec::new();
     for _ in 0..200 {
-        silent.push(TcpStream::connect(address).await.expect("it accepts"));
+        silent.push(from_elsewhere(node.server.port()).await);
     }
     let mut rude = TcpStream::connect(address).await.expect("it accepts");
     rude.write_all(&[0x55; 4096]).await.expect("it is sent");

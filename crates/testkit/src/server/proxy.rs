@@ -1,7 +1,7 @@
 //! A TCP proxy that delays, drops, cuts and partitions, between a client and its server.
 //!
-//! Bytes are passed on unchanged or not at all; what the proxy does changes at once for connections
-//! that exist.
+//! Bytes are passed on unchanged or not at all, unless it is told to damage them. What the proxy
+//! does changes at once for connections that exist.
 
 use std::{
     fmt,
@@ -19,6 +19,7 @@ use parking_lot::{Condvar, Mutex};
 
 /// What happens to traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fault of its own, and they combine")]
 pub struct Behaviour {
     /// Waits before each packet to the server is passed on, unless this is changed meanwhile.
     pub request_delay: Duration,
@@ -31,6 +32,8 @@ pub struct Behaviour {
     pub partition: bool,
     /// New connections are closed at once.
     pub refuse: bool,
+    /// A bit of each packet to the client is flipped.
+    pub damage: bool,
 }
 
 struct Shared {
@@ -223,6 +226,9 @@ fn pump(mut from: TcpStream, mut to: TcpStream, shared: &Shared, turns: &AtomicU
         if turns.swap(side, Ordering::SeqCst) != side {
             let count = if upward { &shared.requests } else { &shared.answers };
             count.fetch_add(1, Ordering::SeqCst);
+        }
+        if !upward && behaviour.damage {
+            buffer[length / 2] ^= 1;
         }
         if to.write_all(&buffer[..length]).is_err() {
             break;

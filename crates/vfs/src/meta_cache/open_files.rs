@@ -230,14 +230,8 @@ impl OpenFiles {
 
 impl OpenFile {
     fn new(ino: Ino, since: u64, attr: Option<(Attr, Instant)>) -> Arc<Self> {
-        let state = State {
-            attr,
-            own: None,
-            since,
-            names: None,
-            changed_elsewhere: 0,
-            written: Time::default(),
-        };
+        let state =
+            State { attr, own: None, since, names: None, changed_elsewhere: 0, written: Time::default() };
         Arc::new(Self {
             ino,
             content_lock: RwLock::default(),

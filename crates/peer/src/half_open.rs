@@ -1,0 +1,81 @@
+//! Connections that have proved nothing yet, by the address that they come from.
+//!
+//! What must stay true: one address has so few of them that there is room for others.
+
+use std::{
+    net::{IpAddr, Ipv6Addr},
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+/// Connections of one address that may be proving themselves at once. Clients behind a gateway have
+/// one address together, and a proof takes a few milliseconds.
+const EACH: usize = 128;
+
+/// How many connections of each address have proved nothing yet.
+#[derive(Debug, Default)]
+pub(crate) struct HalfOpen(Mutex<FxHashMap<IpAddr, usize>>);
+
+/// A connection that has proved nothing yet, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct OneHalfOpen {
+    all: Arc<HalfOpen>,
+    from: IpAddr,
+}
+
+impl HalfOpen {
+    /// One more connection; `None` if its address has too many.
+    pub(crate) fn one(self: &Arc<Self>, from: IpAddr) -> Option<OneHalfOpen> {
+        let from = subscriber(from);
+        let mut addresses = self.0.lock();
+        let count = addresses.entry(from).or_default();
+        if *count >= EACH {
+            return None;
+        }
+        *count += 1;
+        Some(OneHalfOpen { all: Arc::clone(self), from })
+    }
+}
+
+impl Drop for OneHalfOpen {
+    fn drop(&mut self) {
+        let mut addresses = self.all.0.lock();
+        if let Some(count) = addresses.get_mut(&self.from) {
+            *count -= 1;
+            if *count == 0 {
+                addresses.remove(&self.from);
+            }
+        }
+    }
+}
+
+/// Who has an address has the others of its network of IPv6, too.
+fn subscriber(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_its_share_and_what_ends_is_forgotten() {
+        let all = Arc::new(HalfOpen::default());
+        let address = |text: &str| text.parse::<IpAddr>().expect("an address");
+        let mut held: Vec<_> = (0..EACH).map(|_| all.one(address("10.0.0.1")).expect("room")).collect();
+        assert!(all.one(address("10.0.0.1")).is_none() && all.one(address("::ffff:10.0.0.1")).is_none());
+        assert!(all.one(address("10.0.0.2")).is_some());
+        held.pop();
+        held.push(all.one(address("10.0.0.1")).expect("one has ended"));
+        let network: Vec<_> = (0..EACH).map(|host| all.one(address(&format!("fd00::{host:x}")))).collect();
+        assert!(network.iter().all(Option::is_some) && all.one(address("fd00::ffff:1")).is_none());
+        assert!(all.one(address("fd00:0:0:1::1")).is_some());
+        drop((held, network));
+        assert!(all.0.lock().is_empty());
+    }
+}

@@ -198,7 +198,7 @@ impl Rename {
     fn dirs(&self, view: &mut View<'_>) -> Result<(Attr, Attr), Stop> {
         // Out of the trash, for the superuser, is how files are restored; into it there is no way.
         let from_dir = if self.from.dir.is_trash() {
-            rules::require(!self.caller.check || self.caller.is_root(), FsError::Perm)?;
+            rules::require(!self.caller.check || self.caller.superuser, FsError::Perm)?;
             rules::existing_dir(view, self.from.dir, Hold::Guard)?
         } else {
             rules::changing_dir(view, self.from.dir, &self.caller)?

@@ -96,7 +96,7 @@ fn remove_dangling(view: &mut View<'_>, at: &At, ino: Ino, mut parent: Attr) -> 
 pub fn removing_dir(view: &mut View<'_>, dir: Ino, caller: &Caller) -> Result<Attr, Stop> {
     let attr = if dir.is_trash() {
         // Only the client itself and the superuser empty the trash.
-        rules::require(!caller.check || caller.is_root(), FsError::Perm)?;
+        rules::require(!caller.check || caller.superuser, FsError::Perm)?;
         rules::existing_dir(view, dir, Hold::Guard)?
     } else {
         rules::changing_dir(view, dir, caller)?

@@ -1,0 +1,403 @@
+//! Open files.
+//!
+//! What must stay true: a file has no cursor, so any number of threads read and write it at once.
+//! Data that a call acknowledged is stored once `flush`, `sync` or `close` returned.
+
+use std::{fmt, sync::Arc};
+
+use bytes::Bytes;
+use sluice_types::{Attr, Caller, FileType, FsError, FsResult, Ino};
+use sluice_vfs::{Interrupt, NewNode, OpKind, Place, Vfs};
+
+use crate::{
+    error::{Error, Result},
+    fs::{Fs, Stat},
+    resolve::Last,
+    volume::Volume,
+};
+
+/// Most bytes that one step of a read or a write takes. Its blocks are in memory at once.
+const STEP: usize = 32 << 20;
+/// Most links that an open follows to a file that it makes.
+const MAX_TRIES: u32 = 40;
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of open(2)")]
+pub struct OpenOptions {
+    read: bool,
+    write: bool,
+    append: bool,
+    create: bool,
+    create_new: bool,
+    truncate: bool,
+    mode: u16,
+}
+
+macro_rules! flags {
+    ($($(#[$doc:meta])* $name:ident)*) => { $(
+        $(#[$doc])*
+        #[must_use]
+        pub const fn $name(self, $name: bool) -> Self {
+            Self { $name, ..self }
+        }
+    )* };
+}
+
+impl OpenOptions {
+    /// Options under which nothing is allowed yet.
+    pub const fn new() -> Self {
+        let (read, write, append, create, create_new, truncate) = (false, false, false, false, false, false);
+        Self { read, write, append, create, create_new, truncate, mode: 0o666 }
+    }
+
+    flags! {
+        /// The content is read.
+        read
+        /// The content is written.
+        write
+        /// The content is written, at the end of the file only.
+        append
+        /// A file that does not exist is made.
+        create
+        /// The file is made; it is an error if it exists.
+        create_new
+        /// The file is emptied.
+        truncate
+    }
+
+    /// Permission bits of a file that is made, before the umask: 0666 by default.
+    #[must_use]
+    pub const fn mode(self, mode: u16) -> Self {
+        Self { mode: mode & 0o7777, ..self }
+    }
+
+    const fn writes(self) -> bool {
+        self.write || self.append
+    }
+
+    /// # Errors
+    /// [`FsError::Invalid`] for options without a meaning.
+    fn flags(self) -> FsResult<i32> {
+        let mode = match (self.read, self.writes()) {
+            (true, false) => libc::O_RDONLY,
+            (false, true) => libc::O_WRONLY,
+            (true, true) => libc::O_RDWR,
+            (false, false) => return Err(FsError::Invalid),
+        };
+        if !self.writes() && (self.create || self.create_new || self.truncate) {
+            return Err(FsError::Invalid);
+        }
+        let bits = [
+            (self.append, libc::O_APPEND),
+            (self.create || self.create_new, libc::O_CREAT),
+            (self.create_new, libc::O_EXCL),
+            (self.truncate, libc::O_TRUNC),
+        ];
+        Ok(bits.into_iter().filter(|(on, _)| *on).fold(mode, |flags, (_, bit)| flags | bit))
+    }
+}
+
+/// An open file. Dropping it closes it; [`File::close`] says whether that succeeded.
+pub struct File {
+    volume: Arc<Volume>,
+    caller: Arc<Caller>,
+    ino: Ino,
+    fh: u64,
+    path: Box<[u8]>,
+    appends: bool,
+    closed: bool,
+}
+
+impl Fs {
+    /// Opens a file for reading.
+    pub fn open(&self, path: impl AsRef<[u8]>) -> Result<File> {
+        self.open_with(path, OpenOptions::new().read(true))
+    }
+
+    /// Opens a file for writing: makes it, or empties it.
+    pub fn create(&self, path: impl AsRef<[u8]>) -> Result<File> {
+        self.open_with(path, OpenOptions::new().write(true).create(true).truncate(true))
+    }
+
+    /// Opens a file. It sees all data that any client flushed before.
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`] for options without a meaning, and for what is neither a file nor a
+    /// directory; [`FsError::IsDir`] for directories.
+    pub fn open_with(&self, path: impl AsRef<[u8]>, options: OpenOptions) -> Result<File> {
+        let kind = if options.create || options.create_new { OpKind::Create } else { OpKind::Open };
+        self.run(kind, path.as_ref(), |interrupt, path| {
+            let flags = options.flags()?;
+            let (ino, fh) = if options.create_new {
+                self.open_new(interrupt, path, options.mode, flags)?
+            } else {
+                self.open_or_make(interrupt, path, options, flags)?
+            };
+            Ok(File {
+                volume: Arc::clone(self.volume()),
+                caller: self.shared_caller(),
+                ino,
+                fh,
+                path: path.into(),
+                appends: options.append,
+                closed: false,
+            })
+        })
+    }
+
+    fn open_new(&self, interrupt: &Interrupt, path: &[u8], mode: u16, flags: i32) -> FsResult<(Ino, u64)> {
+        let place = self.place(interrupt, path)?;
+        let name = place.name(|_| FsError::IsDir)?;
+        if place.slash {
+            return Err(FsError::IsDir);
+        }
+        let node = NewNode { kind: FileType::File, mode, umask: self.umask(), rdev: 0 };
+        match self.vfs().create(self.caller(), interrupt, place.dir, name, node, flags) {
+            Ok((entry, opened)) => Ok((entry.ino, opened.fh)),
+            Err(FsError::Access) if self.look(interrupt, place.dir, name)?.is_some() => Err(FsError::Exists),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn open_or_make(
+        &self,
+        interrupt: &Interrupt,
+        path: &[u8],
+        options: OpenOptions,
+        flags: i32,
+    ) -> FsResult<(Ino, u64)> {
+        for _ in 0..MAX_TRIES {
+            let resolved = self.resolve(interrupt, path, true)?;
+            if options.create && (resolved.slash || !matches!(resolved.last, Last::Name(_))) {
+                return Err(FsError::IsDir);
+            }
+            let Some((ino, attr)) = resolved.node else {
+                let Last::Name(name) = &resolved.last else { return Err(FsError::NotFound) };
+                if !options.create {
+                    return Err(FsError::NotFound);
+                }
+                let node = NewNode { kind: FileType::File, mode: options.mode, umask: self.umask(), rdev: 0 };
+                match self.vfs().create(self.caller(), interrupt, resolved.dir, name, node, flags) {
+                    // Somebody made a link there just now.
+                    Err(FsError::Loop) => continue,
+                    made => return made.map(|(entry, opened)| (entry.ino, opened.fh)),
+                }
+            };
+            if resolved.slash && !attr.is_dir() {
+                return Err(FsError::NotDir);
+            }
+            match self.vfs().open(self.caller(), interrupt, ino, flags) {
+                // Somebody removed or replaced the file just now: there may be another one.
+                Err(FsError::NotFound | FsError::Stale) => {}
+                Ok(opened) if opened.trashed && !attr.parent.is_trash_hour() => {
+                    self.vfs().cancel_open(opened.fh)?;
+                }
+                opened => return opened.map(|opened| (ino, opened.fh)),
+            }
+        }
+        Err(FsError::NotFound)
+    }
+
+    /// Sets the length of a file.
+    pub fn set_len(&self, path: impl AsRef<[u8]>, length: u64) -> Result<()> {
+        self.run(OpKind::SetAttr, path.as_ref(), |interrupt, path| {
+            let (ino, attr) = self.existing(interrupt, path, true)?;
+            match attr.kind {
+                FileType::File => {}
+                FileType::Dir => return Err(FsError::IsDir),
+                _ => return Err(FsError::Invalid),
+            }
+            let kill = !self.caller().is_privileged();
+            self.vfs().truncate(self.caller(), interrupt, ino, (length, None), kill).map(drop)
+        })
+    }
+}
+
+impl File {
+    /// Its inode.
+    pub fn ino(&self) -> Ino {
+        self.ino
+    }
+
+    /// The path by which it was opened.
+    pub fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    /// Reads from `offset` into `buffer`. Returns the number of bytes; fewer than the buffer has
+    /// only at the end of the file.
+    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        self.run(OpKind::Read, |interrupt| {
+            let mut done = 0;
+            for step in buffer.chunks_mut(STEP) {
+                let mut filled = 0;
+                for piece in self.vfs().read(interrupt, self.fh, offset + done as u64, step.len() as u32)? {
+                    step[filled..filled + piece.len()].copy_from_slice(&piece);
+                    filled += piece.len();
+                }
+                done += filled;
+                if filled < step.len() {
+                    break;
+                }
+            }
+            Ok(done)
+        })
+    }
+
+    /// Reads up to `length` bytes from `offset` without a copy: the pieces are those of the cache.
+    /// Fewer bytes only at the end of the file.
+    pub fn read_pieces(&self, offset: u64, length: usize) -> Result<Vec<Bytes>> {
+        self.run(OpKind::Read, |interrupt| {
+            let mut pieces = Vec::new();
+            let mut done = 0;
+            while done < length {
+                let step = (length - done).min(STEP);
+                let read = self.vfs().read(interrupt, self.fh, offset + done as u64, step as u32)?;
+                let count = read.iter().map(Bytes::len).sum::<usize>();
+                pieces.extend(read);
+                done += count;
+                if count < step {
+                    break;
+                }
+            }
+            Ok(pieces)
+        })
+    }
+
+    /// Writes all of `data` at `offset`. Of a file that was opened to append, this fails.
+    ///
+    /// # Errors
+    /// [`FsError::BadFd`] if it was not opened to write there.
+    pub fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
+        self.run(OpKind::Write, |interrupt| {
+            if self.appends {
+                return Err(FsError::BadFd);
+            }
+            let mut place = Place { fh: self.fh, offset };
+            for step in data.chunks(STEP) {
+                self.vfs().write(&self.caller, interrupt, place, step, self.kills_suid())?;
+                place.offset += step.len() as u64;
+            }
+            Ok(())
+        })
+    }
+
+    /// Writes all of `data` at the end of the file. Returns where it lies. Appends of this process
+    /// never overlap, whichever handles they go through.
+    pub fn append(&self, data: &[u8]) -> Result<u64> {
+        self.run(OpKind::Write, |interrupt| {
+            self.vfs().append(&self.caller, interrupt, self.fh, data, self.kills_suid())
+        })
+    }
+
+    /// Stores what was written: other clients that open the file then see it, and it survives the
+    /// end of this process.
+    pub fn flush(&self) -> Result<()> {
+        self.run(OpKind::Flush, |_| self.vfs().flush(self.fh, 0))
+    }
+
+    /// As [`Self::flush`]; the data also survives a power cut, as far as the engine and the object
+    /// store promise that.
+    pub fn sync(&self) -> Result<()> {
+        self.run(OpKind::Fsync, |interrupt| self.vfs().fsync(interrupt, self.fh))
+    }
+
+    /// Sets the length of the file, which was opened to write.
+    pub fn set_len(&self, length: u64) -> Result<()> {
+        self.run(OpKind::SetAttr, |interrupt| {
+            let target = (length, Some(self.fh));
+            self.vfs().truncate(&self.caller, interrupt, self.ino, target, self.kills_suid()).map(drop)
+        })
+    }
+
+    /// Length in bytes as this client knows it, unstored data included. Mostly no trip: what other
+    /// clients append after the file was opened may not be in it.
+    pub fn len(&self) -> Result<u64> {
+        self.run(OpKind::Lseek, |interrupt| {
+            self.vfs().append_at(interrupt, Place { fh: self.fh, offset: 0 }, true)
+        })
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Its attributes now.
+    pub fn stat(&self) -> Result<Stat> {
+        self.run(OpKind::GetAttr, |interrupt| {
+            let (attr, _): (Attr, _) = self.vfs().getattr(interrupt, self.ino)?;
+            Ok(Stat { ino: self.ino, attr })
+        })
+    }
+
+    /// Copies from another file of the volume, without a transfer of data. Returns the number of
+    /// bytes: fewer than `length` only at the end of the source.
+    pub fn copy_from(&self, offset: u64, source: &Self, source_offset: u64, length: u64) -> Result<u64> {
+        self.run(OpKind::CopyRange, |interrupt| {
+            let mut done = 0;
+            while done < length {
+                let from = Place { fh: source.fh, offset: source_offset + done };
+                let to = Place { fh: self.fh, offset: offset + done };
+                match self.vfs().copy_range(&self.caller, interrupt, from, to, length - done)? {
+                    0 => break,
+                    copied => done += copied,
+                }
+            }
+            Ok(done)
+        })
+    }
+
+    /// Stores what was written and closes the file.
+    ///
+    /// # Errors
+    /// Something could not be stored. The file is closed all the same.
+    pub fn close(mut self) -> Result<()> {
+        self.closed = true;
+        self.run(OpKind::Release, |_| self.end())
+    }
+
+    fn end(&self) -> FsResult<()> {
+        let flushed = self.vfs().flush(self.fh, 0);
+        let released = self.vfs().release(self.fh, None);
+        flushed.and(released)
+    }
+
+    fn vfs(&self) -> &Arc<Vfs> {
+        self.volume.vfs()
+    }
+
+    fn kills_suid(&self) -> bool {
+        !self.caller.is_privileged()
+    }
+
+    fn run<T>(&self, kind: OpKind, run: impl FnOnce(&Interrupt) -> FsResult<T>) -> Result<T> {
+        let interrupt = Interrupt::never();
+        let describe = |text: &mut String, _: Option<&T>| {
+            text.extend(["(", &self.ino.to_string(), ")"]);
+        };
+        self.vfs()
+            .observed(kind, &self.caller, || run(&interrupt), describe)
+            .map_err(|error| Error::new(&self.path, error))
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if self.closed || !self.volume.is_own() {
+            return;
+        }
+        if let Err(error) = self.end() {
+            let path = String::from_utf8_lossy(&self.path);
+            tracing::error!(%error, "not everything that was written to {path} could be stored when it was closed");
+        }
+    }
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = String::from_utf8_lossy(&self.path);
+        f.debug_struct("File").field("path", &path).field("ino", &self.ino).finish_non_exhaustive()
+    }
+}

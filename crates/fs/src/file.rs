@@ -6,7 +6,7 @@
 use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
-use sluice_types::{Attr, Caller, FileType, FsError, FsResult, Ino};
+use sluice_types::{Access, Attr, Caller, FileType, FsError, FsResult, Ino};
 use sluice_vfs::{Interrupt, NewNode, OpKind, Place, Vfs};
 
 use crate::{
@@ -105,7 +105,7 @@ pub struct File {
     ino: Ino,
     fh: u64,
     path: Box<[u8]>,
-    appends: bool,
+    options: OpenOptions,
     closed: bool,
 }
 
@@ -140,7 +140,7 @@ impl Fs {
                 ino,
                 fh,
                 path: path.into(),
-                appends: options.append,
+                options,
                 closed: false,
             })
         })
@@ -187,6 +187,10 @@ impl Fs {
             if resolved.slash && !attr.is_dir() {
                 return Err(FsError::NotDir);
             }
+            if attr.is_dir() && !options.writes() {
+                // A kernel opens it, and refuses to read.
+                self.check(interrupt, (ino, &attr), Access::READ)?;
+            }
             match self.vfs().open(self.caller(), interrupt, ino, flags) {
                 // Somebody removed or replaced the file just now: there may be another one.
                 Err(FsError::NotFound | FsError::Stale) => {}
@@ -227,8 +231,12 @@ impl File {
 
     /// Reads from `offset` into `buffer`. Returns the number of bytes; fewer than the buffer has
     /// only at the end of the file.
+    ///
+    /// # Errors
+    /// [`FsError::BadFd`] if it was not opened to read.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
         self.run(OpKind::Read, |interrupt| {
+            self.readable()?;
             let mut done = 0;
             for step in buffer.chunks_mut(STEP) {
                 let mut filled = 0;
@@ -249,6 +257,7 @@ impl File {
     /// Fewer bytes only at the end of the file.
     pub fn read_pieces(&self, offset: u64, length: usize) -> Result<Vec<Bytes>> {
         self.run(OpKind::Read, |interrupt| {
+            self.readable()?;
             let mut pieces = Vec::new();
             let mut done = 0;
             while done < length {
@@ -271,7 +280,7 @@ impl File {
     /// [`FsError::BadFd`] if it was not opened to write there.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
         self.run(OpKind::Write, |interrupt| {
-            if self.appends {
+            if self.options.append {
                 return Err(FsError::BadFd);
             }
             let mut place = Place { fh: self.fh, offset };
@@ -303,9 +312,15 @@ impl File {
         self.run(OpKind::Fsync, |interrupt| self.vfs().fsync(interrupt, self.fh))
     }
 
-    /// Sets the length of the file, which was opened to write.
+    /// Sets the length of the file.
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`] if it was not opened to write.
     pub fn set_len(&self, length: u64) -> Result<()> {
         self.run(OpKind::SetAttr, |interrupt| {
+            if !self.options.writes() {
+                return Err(FsError::Invalid);
+            }
             let target = (length, Some(self.fh));
             self.vfs().truncate(&self.caller, interrupt, self.ino, target, self.kills_suid()).map(drop)
         })
@@ -336,6 +351,10 @@ impl File {
     /// bytes: fewer than `length` only at the end of the source.
     pub fn copy_from(&self, offset: u64, source: &Self, source_offset: u64, length: u64) -> Result<u64> {
         self.run(OpKind::CopyRange, |interrupt| {
+            source.readable()?;
+            if self.options.append {
+                return Err(FsError::BadFd);
+            }
             let mut done = 0;
             while done < length {
                 let from = Place { fh: source.fh, offset: source_offset + done };
@@ -366,6 +385,11 @@ impl File {
 
     fn vfs(&self) -> &Arc<Vfs> {
         self.volume.vfs()
+    }
+
+    /// The layer below leaves it to the kernel which handles read.
+    fn readable(&self) -> FsResult<()> {
+        if self.options.read { Ok(()) } else { Err(FsError::BadFd) }
     }
 
     fn kills_suid(&self) -> bool {

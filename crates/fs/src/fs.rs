@@ -28,11 +28,14 @@ pub struct Fs {
     umask: u16,
 }
 
-impl Fs {
-    pub(crate) fn new(volume: Arc<Volume>, user: &User) -> Self {
-        Self { volume, caller: Arc::new(user.caller()), umask: user.umask }
+impl Volume {
+    /// The volume as a user sees it.
+    pub fn fs(self: &Arc<Self>, user: &User) -> Fs {
+        Fs { volume: Arc::clone(self), caller: Arc::new(user.caller()), umask: user.umask }
     }
+}
 
+impl Fs {
     /// The volume.
     pub fn volume(&self) -> &Arc<Volume> {
         &self.volume

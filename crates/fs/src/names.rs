@@ -14,7 +14,8 @@ use crate::{
 };
 
 impl Fs {
-    /// Makes a directory.
+    /// Makes a directory. Setuid and setgid in `mode` have no effect, as with a kernel: setgid comes
+    /// from the directory above.
     pub fn mkdir(&self, path: impl AsRef<[u8]>, mode: u16) -> Result<()> {
         self.run(OpKind::Mkdir, path.as_ref(), |interrupt, path| self.make_dir(interrupt, path, mode))
     }
@@ -31,6 +32,8 @@ impl Fs {
     fn make_dir(&self, interrupt: &Interrupt, path: &[u8], mode: u16) -> FsResult<()> {
         let place = self.place(interrupt, path)?;
         let name = place.name(|_| FsError::Exists)?;
+        // Linux gives a new directory no other bits.
+        let mode = mode & 0o1777;
         let node = NewNode { kind: FileType::Dir, mode, umask: self.umask(), rdev: 0 };
         let made = self.vfs().make(self.caller(), interrupt, place.dir, name, node);
         made.map(drop).map_err(|error| self.or_exists(interrupt, &place, name, error))
@@ -97,15 +100,19 @@ impl Fs {
         let (from, to) = (from.as_ref(), to.as_ref());
         self.run_two(OpKind::Rename, from, to, |interrupt| {
             let old = self.place(interrupt, from).map_err(About::First)?;
-            let new = self.place(interrupt, to).map_err(About::Second)?;
+            let new = match (self.place(interrupt, to), &old.last) {
+                (Ok(new), _) => new,
+                // The first path comes first.
+                (Err(error), Last::Name(name)) => {
+                    self.look(interrupt, old.dir, name).map_err(About::First)?;
+                    return Err(About::Second(error));
+                }
+                (Err(error), _) => return Err(About::Second(error)),
+            };
             let old_name = old.name(|_| FsError::Busy).map_err(About::First)?;
             let new_name = new.name(|_| FsError::Busy).map_err(About::Second)?;
             if old.slash || new.slash {
-                let node = self.look(interrupt, old.dir, old_name).map_err(About::First)?;
-                let (_, attr) = node.ok_or(About::First(FsError::NotFound))?;
-                if !attr.is_dir() {
-                    return Err(if old.slash { About::First } else { About::Second }(FsError::NotDir));
-                }
+                self.check_slashes(interrupt, (&old, old_name), (&new, new_name), mode)?;
             }
             let (from, to) = ((old.dir, &old_name[..]), (new.dir, &new_name[..]));
             self.vfs().rename(self.caller(), interrupt, from, to, mode).map_err(|error| {
@@ -119,6 +126,32 @@ impl Fs {
                 }
             })
         })
+    }
+
+    /// A slash after one of two names of a rename says that it is a directory.
+    fn check_slashes(
+        &self,
+        interrupt: &Interrupt,
+        (old, old_name): (&Place, &Name),
+        (new, new_name): (&Place, &Name),
+        mode: RenameMode,
+    ) -> std::result::Result<(), About> {
+        let moved = self.look(interrupt, old.dir, old_name).map_err(About::First)?;
+        let (_, moved) = moved.ok_or(About::First(FsError::NotFound))?;
+        let there = self.look(interrupt, new.dir, new_name).map_err(About::Second)?;
+        match (mode, there) {
+            (RenameMode::NoReplace, Some(_)) => return Err(About::Second(FsError::Exists)),
+            (RenameMode::Exchange, None) => return Err(About::Second(FsError::NotFound)),
+            (RenameMode::Exchange, Some((_, attr))) if new.slash && !attr.is_dir() => {
+                return Err(About::Second(FsError::NotDir));
+            }
+            _ => {}
+        }
+        match moved.is_dir() {
+            false if old.slash => Err(About::First(FsError::NotDir)),
+            false if mode != RenameMode::Exchange => Err(About::Second(FsError::NotDir)),
+            _ => Ok(()),
+        }
     }
 
     /// Gives a file one more name. A symbolic link itself gets it.

@@ -80,8 +80,8 @@ impl Fs {
     /// Appends files to a file, without a copy of data, and removes them.
     ///
     /// # Errors
-    /// If one cannot be appended, the file is as it was. If one cannot be removed afterwards, it and
-    /// those after it are still there. [`FsError::Invalid`] if a file comes twice.
+    /// If one cannot be appended, the file is as it was. If one cannot be removed afterwards, it
+    /// and those after it are still there. [`FsError::Invalid`] if a file comes twice.
     pub fn concat<P: AsRef<[u8]>>(&self, target: impl AsRef<[u8]>, sources: &[P]) -> Result<()> {
         let path = target.as_ref();
         let target = self.open_with(path, OpenOptions::new().write(true))?;

@@ -13,8 +13,6 @@ use parking_lot::Mutex;
 use sluice_types::FsResult;
 use sluice_vfs::Vfs;
 
-use crate::{fs::Fs, user::User};
-
 /// Volumes by what they were opened with. A child process does not take those of its parent.
 static SHARED: Mutex<BTreeMap<Key, Arc<Slot>>> = Mutex::new(BTreeMap::new());
 
@@ -64,11 +62,6 @@ impl Volume {
             forget(&key);
         }
         opened
-    }
-
-    /// The volume as a user sees it.
-    pub fn fs(self: &Arc<Self>, user: &User) -> Fs {
-        Fs::new(Arc::clone(self), user)
     }
 
     /// Stores everything that was written to open files.

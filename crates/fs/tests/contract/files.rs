@@ -71,7 +71,14 @@ pub(crate) fn options_without_a_meaning_are_refused(rig: &Rig) {
     put(&fs, "/f", b"x");
     let appends = fs.open_with("/f", options().append(true)).unwrap();
     fails(appends.write_at(b"x", 0), FsError::BadFd);
-    fails(appends.read_at(&mut [0], 0).map(|_| ()).and(appends.write_at(b"", 0)), FsError::BadFd);
+    fails(appends.read_at(&mut [0], 0), FsError::BadFd);
+    fails(appends.read_pieces(0, 1), FsError::BadFd);
+    let reads = fs.open("/f").unwrap();
+    fails(reads.append(b"x"), FsError::BadFd);
+    fails(reads.set_len(0), FsError::Invalid);
+    let writes = fs.open_with("/f", options().write(true)).unwrap();
+    fails(writes.copy_from(5, &appends, 0, 1), FsError::BadFd);
+    assert_eq!(writes.copy_from(5, &reads, 0, 1).unwrap(), 1);
 }
 
 pub(crate) fn opens_make_and_empty_files(rig: &Rig) {

@@ -14,6 +14,7 @@ mod paths;
 mod random;
 mod rig;
 mod trees;
+mod trips;
 mod users;
 mod volumes;
 

@@ -134,7 +134,7 @@ pub(crate) fn an_error_names_the_path(rig: &Rig) {
     fs.mkdir("/d", 0o755).unwrap();
     fs.mkdir("/full", 0o755).unwrap();
     put(&fs, "/full/f", b"");
-    let about = |from, to| fs.rename(from, to, RenameMode::Replace).unwrap_err().path;
+    let about = |from, to| fs.rename(from, to, RenameMode::Replace).unwrap_err().path.into_vec();
     assert_eq!(about("/d", "/full"), *b"/full");
     assert_eq!(about("/absent", "/full"), *b"/absent");
     assert_eq!(about("/d", "/absent/d"), *b"/absent/d");

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Acts of a run.
-const ACTS: usize = 2500;
+const ACTS: usize = 3000;
 
 struct Chooser {
     rng: Rng,
@@ -81,6 +81,7 @@ impl Chooser {
 pub(crate) fn users_at_random_are_told_what_a_kernel_says(rig: &Rig) {
     let seed = std::env::var("SLUICE_SEED").map_or_else(|_| Rng::from_os().next_u64(), |seed| seed.parse().unwrap());
     let Some(kernel) = Kernel::new() else { return };
+    rig.without_trash();
     let sticky = !(protects("symlinks") || protects("regular"));
     let mut chooser = Chooser { rng: Rng::seeded(seed), sticky };
     let users = [

@@ -8,13 +8,17 @@ use std::{
 
 use sluice_data::{DataConfig, DataStore};
 use sluice_fs::{Fs, User, Volume};
-use sluice_meta::{Meta, Options, engine::Engine, schema::VolumeFormat};
+use sluice_meta::{
+    Meta, Options,
+    engine::{Engine, Scan},
+    schema::VolumeFormat,
+};
 use sluice_meta_redis::RedisEngine;
 use sluice_meta_sql::SqliteEngine;
 use sluice_object::StoreConfig;
 use sluice_testkit::server::Redis;
-use sluice_types::{Clock as _, SystemClock};
-use sluice_vfs::{MetaIndex, Vfs, VfsConfig};
+use sluice_types::{AttrFlags, Caller, Clock as _, SystemClock};
+use sluice_vfs::{Changes, Interrupt, MetaIndex, Vfs, VfsConfig};
 use tempfile::TempDir;
 
 /// A volume, open in this process.
@@ -56,6 +60,8 @@ impl Rig {
         };
         Meta::format(engine(&url).as_ref(), &format, SystemClock.now()).unwrap();
         let volume = Volume::new(open(&url, dir.path()));
+        // Everybody may write to the root of a new volume.
+        volume.fs(&User::root()).set_mode("/", 0o755).unwrap();
         Self { volume, url, dir, _server: server }
     }
 
@@ -69,15 +75,22 @@ impl Rig {
         self.volume.fs(&User::root())
     }
 
+    /// Nothing that is made from now on goes to the trash: a file there counts as a link.
+    pub(crate) fn without_trash(&self) {
+        let vfs = self.volume.vfs();
+        let flags = Some(AttrFlags(AttrFlags::SKIP_TRASH));
+        let changes = Changes { flags, ..Changes::default() };
+        vfs.setattr(&Caller::client(), &Interrupt::never(), vfs.root(), changes).unwrap();
+    }
+
     /// How many clients have a session.
     pub(crate) fn sessions(&self) -> usize {
         let mut count = 0;
-        let scan = sluice_meta::engine::Scan::Sessions;
-        let never = sluice_vfs::Interrupt::never();
-        self.volume.vfs().meta().each_page(scan, &never, |rows| {
+        let add = |rows: Vec<_>| {
             count += rows.len();
             Ok(())
-        }).unwrap();
+        };
+        self.volume.vfs().meta().each_page(Scan::Sessions, &Interrupt::never(), add).unwrap();
         count
     }
 }
@@ -91,8 +104,13 @@ fn engine(url: &str) -> Arc<dyn Engine> {
 }
 
 fn open(url: &str, dir: &Path) -> Arc<Vfs> {
+    join(engine(url), dir)
+}
+
+/// Opens the volume of an engine, with its objects in a directory.
+pub(crate) fn join(engine: Arc<dyn Engine>, dir: &Path) -> Arc<Vfs> {
     let options = Options { patience: Duration::from_mins(1), ..Options::default() };
-    let index = MetaIndex::new(Meta::open(engine(url), options).unwrap());
+    let index = MetaIndex::new(Meta::open(engine, options).unwrap());
     let store = StoreConfig {
         storage: "file".into(),
         bucket: format!("{}/objects/", dir.display()),

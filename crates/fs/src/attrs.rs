@@ -25,9 +25,15 @@ impl Acl {
 }
 
 impl Fs {
-    /// Sets the permission bits: 12 bits.
+    /// Sets the permission bits: 12 bits. Setgid is left out for who is not in the group.
     pub fn set_mode(&self, path: impl AsRef<[u8]>, mode: u16) -> Result<()> {
-        self.change(path.as_ref(), true, Changes { mode: Some(mode & 0o7777), ..Changes::default() })
+        self.run(OpKind::SetAttr, path.as_ref(), |interrupt, path| {
+            let (ino, attr) = self.existing(interrupt, path, true)?;
+            let keeps = self.caller().is_privileged() || self.caller().in_group(attr.gid);
+            let mode = Some(mode & if keeps { 0o7777 } else { 0o5777 });
+            let changes = Changes { mode, ..Changes::default() };
+            self.vfs().setattr(self.caller(), interrupt, ino, changes).map(drop)
+        })
     }
 
     /// Sets the owner and the group; `None` leaves one as it is. A symbolic link at the end of the

@@ -41,3 +41,9 @@ impl From<Error> for std::io::Error {
         Self::new(kind, error)
     }
 }
+
+/// Which of two paths an error is about.
+pub(crate) enum About {
+    First(FsError),
+    Second(FsError),
+}

@@ -12,6 +12,7 @@ use sluice_vfs::{Interrupt, NewNode, OpKind, Place, Vfs};
 use crate::{
     error::{Error, Result},
     fs::{Fs, Stat},
+    open_options::OpenOptions,
     resolve::Last,
     volume::Volume,
 };
@@ -20,83 +21,6 @@ use crate::{
 const STEP: usize = 32 << 20;
 /// Most links that an open follows to a file that it makes.
 const MAX_TRIES: u32 = 40;
-
-/// How a file is opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a flag of open(2)")]
-pub struct OpenOptions {
-    read: bool,
-    write: bool,
-    append: bool,
-    create: bool,
-    create_new: bool,
-    truncate: bool,
-    mode: u16,
-}
-
-macro_rules! flags {
-    ($($(#[$doc:meta])* $name:ident)*) => { $(
-        $(#[$doc])*
-        #[must_use]
-        pub const fn $name(self, $name: bool) -> Self {
-            Self { $name, ..self }
-        }
-    )* };
-}
-
-impl OpenOptions {
-    /// Options under which nothing is allowed yet.
-    pub const fn new() -> Self {
-        let (read, write, append, create, create_new, truncate) = (false, false, false, false, false, false);
-        Self { read, write, append, create, create_new, truncate, mode: 0o666 }
-    }
-
-    flags! {
-        /// The content is read.
-        read
-        /// The content is written.
-        write
-        /// The content is written, at the end of the file only.
-        append
-        /// A file that does not exist is made.
-        create
-        /// The file is made; it is an error if it exists.
-        create_new
-        /// The file is emptied.
-        truncate
-    }
-
-    /// Permission bits of a file that is made, before the umask: 0666 by default.
-    #[must_use]
-    pub const fn mode(self, mode: u16) -> Self {
-        Self { mode: mode & 0o7777, ..self }
-    }
-
-    const fn writes(self) -> bool {
-        self.write || self.append
-    }
-
-    /// # Errors
-    /// [`FsError::Invalid`] for options without a meaning.
-    fn flags(self) -> FsResult<i32> {
-        let mode = match (self.read, self.writes()) {
-            (true, false) => libc::O_RDONLY,
-            (false, true) => libc::O_WRONLY,
-            (true, true) => libc::O_RDWR,
-            (false, false) => return Err(FsError::Invalid),
-        };
-        if !self.writes() && (self.create || self.create_new || self.truncate) {
-            return Err(FsError::Invalid);
-        }
-        let bits = [
-            (self.append, libc::O_APPEND),
-            (self.create || self.create_new, libc::O_CREAT),
-            (self.create_new, libc::O_EXCL),
-            (self.truncate, libc::O_TRUNC),
-        ];
-        Ok(bits.into_iter().filter(|(on, _)| *on).fold(mode, |flags, (_, bit)| flags | bit))
-    }
-}
 
 /// An open file. Dropping it closes it; [`File::close`] says whether that succeeded.
 pub struct File {
@@ -148,14 +72,17 @@ impl Fs {
 
     fn open_new(&self, interrupt: &Interrupt, path: &[u8], mode: u16, flags: i32) -> FsResult<(Ino, u64)> {
         let place = self.place(interrupt, path)?;
-        let name = place.name(|_| FsError::IsDir)?;
+        let name = place.name(|_| FsError::Exists)?;
         if place.slash {
+            self.look(interrupt, place.dir, name)?;
             return Err(FsError::IsDir);
         }
         let node = NewNode { kind: FileType::File, mode, umask: self.umask(), rdev: 0 };
         match self.vfs().create(self.caller(), interrupt, place.dir, name, node, flags) {
             Ok((entry, opened)) => Ok((entry.ino, opened.fh)),
-            Err(FsError::Access) if self.look(interrupt, place.dir, name)?.is_some() => Err(FsError::Exists),
+            Err(FsError::Access | FsError::Perm) if self.look(interrupt, place.dir, name)?.is_some() => {
+                Err(FsError::Exists)
+            }
             Err(error) => Err(error),
         }
     }
@@ -167,6 +94,14 @@ impl Fs {
         options: OpenOptions,
         flags: i32,
     ) -> FsResult<(Ino, u64)> {
+        if options.create && path.ends_with(b"/") {
+            let place = self.place(interrupt, path)?;
+            if let Last::Name(name) = &place.last {
+                // What the name stands for does not matter, only that it can be looked up.
+                self.look(interrupt, place.dir, name)?;
+            }
+            return Err(FsError::IsDir);
+        }
         for _ in 0..MAX_TRIES {
             let resolved = self.resolve(interrupt, path, true)?;
             if options.create && (resolved.slash || !matches!(resolved.last, Last::Name(_))) {

@@ -6,7 +6,7 @@ use sluice_types::{Access, Attr, Caller, FsError, FsResult, Ino};
 use sluice_vfs::{Interrupt, OpKind, Vfs, VolumeSize};
 
 use crate::{
-    error::{Error, Result},
+    error::{About, Error, Result},
     user::User,
     volume::Volume,
 };
@@ -134,10 +134,33 @@ impl Fs {
             .observed(kind, &self.caller, || run(&interrupt, path), describe)
             .map_err(|error| Error::new(path, error))
     }
+
+    /// Runs a call on two paths.
+    pub(crate) fn run_two<T>(
+        &self,
+        kind: OpKind,
+        (first, second): (&[u8], &[u8]),
+        run: impl FnOnce(&Interrupt) -> std::result::Result<T, About>,
+    ) -> Result<T> {
+        let mut about_second = false;
+        let done = self.run(kind, first, |interrupt, _| {
+            run(interrupt).map_err(|about| match about {
+                About::First(error) => error,
+                About::Second(error) => {
+                    about_second = true;
+                    error
+                }
+            })
+        });
+        done.map_err(|error| if about_second { Error::new(second, error.error) } else { error })
+    }
 }
 
 impl fmt::Debug for Fs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fs").field("volume", &self.volume).field("uid", &self.caller.uid).finish_non_exhaustive()
+        f.debug_struct("Fs")
+            .field("volume", &self.volume)
+            .field("uid", &self.caller.uid)
+            .finish_non_exhaustive()
     }
 }

@@ -21,7 +21,9 @@ mod file;
 mod fs;
 mod list;
 mod names;
+mod open_options;
 mod path;
+mod rename;
 mod resolve;
 mod trees;
 mod user;
@@ -31,14 +33,13 @@ mod xattr;
 pub use accounts::{Accounts, Superusers};
 pub use attrs::Acl;
 pub use error::{Error, Result};
-pub use file::{File, OpenOptions};
+pub use file::File;
 pub use fs::{Fs, Stat};
 pub use list::{Cursor, Item, Page};
+pub use open_options::OpenOptions;
 pub use trees::Clone;
 pub use user::User;
 pub use volume::Volume;
 
 pub use sluice_types::{Access, Attr, AttrFlags, FileType, FsError, Ino, Time};
-pub use sluice_vfs::{
-    AclEntry, AclRule, Denied, Quota, RenameMode, SetTime, Summary, VolumeSize, XattrMode,
-};
+pub use sluice_vfs::{AclEntry, AclRule, Denied, Quota, RenameMode, SetTime, Summary, VolumeSize, XattrMode};

@@ -92,7 +92,8 @@ impl Fs {
     ) -> FsResult<Page> {
         let from = from.map(|Cursor(cursor)| cursor);
         let (listed, next) = self.vfs().list(interrupt, dir, from, limit)?;
-        let item = |Listed { name, ino, kind, attr }| Item { name, ino, kind, attr: attr.filter(|_| searches) };
+        let item =
+            |Listed { name, ino, kind, attr }| Item { name, ino, kind, attr: attr.filter(|_| searches) };
         Ok(Page { items: listed.into_iter().map(item).collect(), next: next.map(Cursor) })
     }
 }

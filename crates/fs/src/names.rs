@@ -1,21 +1,21 @@
-//! Calls that make, remove and move names.
+//! Calls that make and remove names.
 //!
 //! What must stay true: the error is the one that a kernel gives. A kernel looks a name up before
 //! it checks whether the directory may be changed; the operations below check that first.
 
 use sluice_types::{Access, Attr, FileType, FsError, FsResult, Ino, Name};
-use sluice_vfs::{Interrupt, NewNode, OpKind, RenameMode};
+use sluice_vfs::{Interrupt, NewNode, OpKind};
 
 use crate::{
-    error::{Error, Result},
+    error::{About, Result},
     fs::Fs,
     path,
     resolve::{Last, Place},
 };
 
 impl Fs {
-    /// Makes a directory. Setuid and setgid in `mode` have no effect, as with a kernel: setgid comes
-    /// from the directory above.
+    /// Makes a directory. Setuid and setgid in `mode` have no effect, as with a kernel: setgid is
+    /// inherited.
     pub fn mkdir(&self, path: impl AsRef<[u8]>, mode: u16) -> Result<()> {
         self.run(OpKind::Mkdir, path.as_ref(), |interrupt, path| self.make_dir(interrupt, path, mode))
     }
@@ -95,65 +95,6 @@ impl Fs {
         })
     }
 
-    /// Moves a name; what `mode` says decides about an existing new name.
-    pub fn rename(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>, mode: RenameMode) -> Result<()> {
-        let (from, to) = (from.as_ref(), to.as_ref());
-        self.run_two(OpKind::Rename, from, to, |interrupt| {
-            let old = self.place(interrupt, from).map_err(About::First)?;
-            let new = match (self.place(interrupt, to), &old.last) {
-                (Ok(new), _) => new,
-                // The first path comes first.
-                (Err(error), Last::Name(name)) => {
-                    self.look(interrupt, old.dir, name).map_err(About::First)?;
-                    return Err(About::Second(error));
-                }
-                (Err(error), _) => return Err(About::Second(error)),
-            };
-            let old_name = old.name(|_| FsError::Busy).map_err(About::First)?;
-            let new_name = new.name(|_| FsError::Busy).map_err(About::Second)?;
-            if old.slash || new.slash {
-                self.check_slashes(interrupt, (&old, old_name), (&new, new_name), mode)?;
-            }
-            let (from, to) = ((old.dir, &old_name[..]), (new.dir, &new_name[..]));
-            self.vfs().rename(self.caller(), interrupt, from, to, mode).map_err(|error| {
-                let error = self.or_missing(interrupt, &old, old_name, error);
-                if let (FsError::Access, RenameMode::NoReplace) = (&error, mode) {
-                    return About::Second(self.or_exists(interrupt, &new, new_name, error));
-                }
-                match error {
-                    FsError::Exists | FsError::NotEmpty | FsError::IsDir => About::Second(error),
-                    error => About::First(error),
-                }
-            })
-        })
-    }
-
-    /// A slash after one of two names of a rename says that it is a directory.
-    fn check_slashes(
-        &self,
-        interrupt: &Interrupt,
-        (old, old_name): (&Place, &Name),
-        (new, new_name): (&Place, &Name),
-        mode: RenameMode,
-    ) -> std::result::Result<(), About> {
-        let moved = self.look(interrupt, old.dir, old_name).map_err(About::First)?;
-        let (_, moved) = moved.ok_or(About::First(FsError::NotFound))?;
-        let there = self.look(interrupt, new.dir, new_name).map_err(About::Second)?;
-        match (mode, there) {
-            (RenameMode::NoReplace, Some(_)) => return Err(About::Second(FsError::Exists)),
-            (RenameMode::Exchange, None) => return Err(About::Second(FsError::NotFound)),
-            (RenameMode::Exchange, Some((_, attr))) if new.slash && !attr.is_dir() => {
-                return Err(About::Second(FsError::NotDir));
-            }
-            _ => {}
-        }
-        match moved.is_dir() {
-            false if old.slash => Err(About::First(FsError::NotDir)),
-            false if mode != RenameMode::Exchange => Err(About::Second(FsError::NotDir)),
-            _ => Ok(()),
-        }
-    }
-
     /// Gives a file one more name. A symbolic link itself gets it.
     ///
     /// # Errors
@@ -161,7 +102,7 @@ impl Fs {
     /// and write, or that run as their owner: what Linux calls protected hard links.
     pub fn link(&self, existing: impl AsRef<[u8]>, new: impl AsRef<[u8]>) -> Result<()> {
         let (existing, new) = (existing.as_ref(), new.as_ref());
-        self.run_two(OpKind::Link, existing, new, |interrupt| {
+        self.run_two(OpKind::Link, (existing, new), |interrupt| {
             let (ino, attr) = self.existing(interrupt, existing, false).map_err(About::First)?;
             let place = self.place(interrupt, new).map_err(About::Second)?;
             let name = self.new_name(interrupt, &place).map_err(About::Second)?;
@@ -206,7 +147,7 @@ impl Fs {
     /// owner removes.
     fn may_link(&self, interrupt: &Interrupt, (ino, attr): (Ino, &Attr)) -> FsResult<bool> {
         let caller = self.caller();
-        if attr.is_dir() || caller.is_privileged() || caller.uid == attr.uid {
+        if caller.is_privileged() || caller.uid == attr.uid {
             return Ok(true);
         }
         let runs_as_group = attr.mode & 0o2010 == 0o2010;
@@ -229,44 +170,15 @@ impl Fs {
 
     /// The error of a call that makes a name: that it exists comes first.
     fn or_exists(&self, interrupt: &Interrupt, place: &Place, name: &Name, error: FsError) -> FsError {
-        match error {
-            FsError::Access if matches!(self.look(interrupt, place.dir, name), Ok(Some(_))) => FsError::Exists,
-            error => error,
-        }
+        let denied = matches!(error, FsError::Access | FsError::Perm);
+        let exists = denied && matches!(self.look(interrupt, place.dir, name), Ok(Some(_)));
+        if exists { FsError::Exists } else { error }
     }
 
     /// The error of a call that removes a name: that it does not exist comes first.
     fn or_missing(&self, interrupt: &Interrupt, place: &Place, name: &Name, error: FsError) -> FsError {
-        match error {
-            FsError::Access if matches!(self.look(interrupt, place.dir, name), Ok(None)) => FsError::NotFound,
-            error => error,
-        }
+        let denied = matches!(error, FsError::Access | FsError::Perm);
+        let missing = denied && matches!(self.look(interrupt, place.dir, name), Ok(None));
+        if missing { FsError::NotFound } else { error }
     }
-
-    /// Runs a call on two paths.
-    fn run_two<T>(
-        &self,
-        kind: OpKind,
-        first: &[u8],
-        second: &[u8],
-        run: impl FnOnce(&Interrupt) -> std::result::Result<T, About>,
-    ) -> Result<T> {
-        let mut about_second = false;
-        let done = self.run(kind, first, |interrupt, _| {
-            run(interrupt).map_err(|about| match about {
-                About::First(error) => error,
-                About::Second(error) => {
-                    about_second = true;
-                    error
-                }
-            })
-        });
-        done.map_err(|error| if about_second { Error::new(second, error.error) } else { error })
-    }
-}
-
-/// Which of two paths an error is about.
-enum About {
-    First(FsError),
-    Second(FsError),
 }

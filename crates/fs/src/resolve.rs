@@ -84,12 +84,7 @@ impl Fs {
     }
 
     /// What exists at a path.
-    pub(crate) fn existing(
-        &self,
-        interrupt: &Interrupt,
-        path: &[u8],
-        follow: bool,
-    ) -> FsResult<(Ino, Attr)> {
+    pub(crate) fn existing(&self, interrupt: &Interrupt, path: &[u8], follow: bool) -> FsResult<(Ino, Attr)> {
         let resolved = self.resolve(interrupt, path, follow)?;
         let (ino, attr) = resolved.node.ok_or(FsError::NotFound)?;
         if resolved.slash && !attr.is_dir() { Err(FsError::NotDir) } else { Ok((ino, attr)) }

@@ -5,8 +5,8 @@ use sluice_vfs::{CloneOptions, Denied, OpKind, Quota, QuotaKey, Summary};
 
 use crate::{
     error::{Error, Result},
-    file::OpenOptions,
     fs::Fs,
+    open_options::OpenOptions,
 };
 
 /// How a tree is cloned.
@@ -53,8 +53,7 @@ impl Fs {
             let name = place.name(|_| FsError::Exists)?;
             let options = CloneOptions { preserve: how.preserve, umask: self.umask() };
             let at = (place.dir, &name[..]);
-            let (ino, _) =
-                self.vfs().clone_tree(self.caller(), interrupt, source, at, options, &|_| {})?;
+            let (ino, _) = self.vfs().clone_tree(self.caller(), interrupt, source, at, options, &|_| {})?;
             Ok(ino)
         })
     }

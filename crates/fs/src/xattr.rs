@@ -53,7 +53,7 @@ impl Fs {
         let name = name.as_ref();
         self.run(OpKind::SetXattr, path.as_ref(), |interrupt, path| {
             let (ino, attr) = self.existing(interrupt, path, true)?;
-            self.may_change(interrupt, (ino, &attr), name)?;
+            self.may_set(interrupt, (ino, &attr), name)?;
             self.vfs().setxattr(self.caller(), interrupt, ino, (name, value), mode)
         })
     }
@@ -66,7 +66,7 @@ impl Fs {
         let name = name.as_ref();
         self.run(OpKind::RemoveXattr, path.as_ref(), |interrupt, path| {
             let (ino, attr) = self.existing(interrupt, path, true)?;
-            self.may_change(interrupt, (ino, &attr), name)?;
+            self.may_set(interrupt, (ino, &attr), name)?;
             self.vfs().removexattr(self.caller(), interrupt, ino, name)
         })
     }
@@ -82,7 +82,7 @@ impl Fs {
         })
     }
 
-    fn may_change(&self, interrupt: &Interrupt, (ino, attr): (Ino, &Attr), name: &[u8]) -> FsResult<()> {
+    fn may_set(&self, interrupt: &Interrupt, (ino, attr): (Ino, &Attr), name: &[u8]) -> FsResult<()> {
         let caller = self.caller();
         if name.starts_with(TRUSTED) || name.starts_with(SECURITY) {
             return if caller.is_privileged() { Ok(()) } else { Err(FsError::Perm) };

@@ -43,15 +43,7 @@ pub struct Caller {
 impl Caller {
     /// The client itself: root, without permission checks.
     pub const fn client() -> Self {
-        Self {
-            uid: 0,
-            gid: 0,
-            groups: Vec::new(),
-            superuser: true,
-            pid: 0,
-            check: false,
-            admitted: false,
-        }
+        Self { uid: 0, gid: 0, groups: Vec::new(), superuser: true, pid: 0, check: false, admitted: false }
     }
 
     /// A user of this machine with one group, whose permissions are checked. Root is the

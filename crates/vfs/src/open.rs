@@ -102,8 +102,7 @@ impl Vfs {
             }
             // An internal name exists and cannot be opened by this way.
             Err(FsError::Exists)
-                if flags & libc::O_EXCL == 0
-                    && !self.internals.is_reserved(self.root(), dir, name) =>
+                if flags & libc::O_EXCL == 0 && !self.internals.is_reserved(self.root(), dir, name) =>
             {
                 drop(opening);
                 self.open_existing(caller, interrupt, &At::new(dir, Name::new(name)?), flags)

@@ -38,13 +38,7 @@ impl Vfs {
     ///
     /// # Errors
     /// Those of [`Walk`].
-    pub fn walk(
-        &self,
-        caller: &Caller,
-        interrupt: &Interrupt,
-        dir: Ino,
-        names: &[Name],
-    ) -> FsResult<Walked> {
+    pub fn walk(&self, caller: &Caller, interrupt: &Interrupt, dir: Ino, names: &[Name]) -> FsResult<Walked> {
         if let Some((first, below)) = names.split_first()
             && self.internals.is_trash(self.root(), dir, first)
         {

@@ -19,7 +19,8 @@ fn cost_of_a_small_read() {
     let file = fs.open("/f").unwrap();
     assert_eq!(file.read_pieces(0, 16 << 20).unwrap().concat().len(), 16 << 20);
     let opened = rig.volume.vfs();
-    let below = opened.open(&sluice_types::Caller::user(0, 0), &Interrupt::never(), file.ino(), libc::O_RDONLY);
+    let below =
+        opened.open(&sluice_types::Caller::user(0, 0), &Interrupt::never(), file.ino(), libc::O_RDONLY);
     let below = below.unwrap().fh;
     let mut buffer = vec![0; 4096];
     let offset = |number: u32| u64::from(number.wrapping_mul(2_654_435_761) % 4096) * 4096;

@@ -133,7 +133,11 @@ pub(crate) fn what_was_flushed_is_seen_by_others(rig: &Rig) {
     let file = fs.create("/f").unwrap();
     for round in 0..5u8 {
         file.append(&[round; 1000]).unwrap();
-        if round % 2 == 0 { file.flush().unwrap() } else { file.sync().unwrap() }
+        if round % 2 == 0 {
+            file.flush().unwrap()
+        } else {
+            file.sync().unwrap()
+        }
         let seen = get(&other, "/f");
         assert_eq!((seen.len(), seen.last()), ((usize::from(round) + 1) * 1000, Some(&round)));
     }

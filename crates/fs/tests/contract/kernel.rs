@@ -6,8 +6,7 @@
 use std::{
     ffi::OsStr,
     fmt::Write as _,
-    fs,
-    io,
+    fs, io,
     os::unix::{
         ffi::OsStrExt as _,
         fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _},
@@ -71,7 +70,9 @@ pub(crate) fn ours(world: &Fs, act: &Act) -> Answer {
             file.write_at(b"w", 0)?;
             file.close()
         })),
-        Act::Empty(path) => done(world.open_with(path, write.truncate(true)).and_then(sluice_fs::File::close)),
+        Act::Empty(path) => {
+            done(world.open_with(path, write.truncate(true)).and_then(sluice_fs::File::close))
+        }
         Act::Create(path, mode) => {
             let options = write.create(true).mode(*mode);
             done(world.open_with(path, options).and_then(sluice_fs::File::close))
@@ -86,7 +87,9 @@ pub(crate) fn ours(world: &Fs, act: &Act) -> Answer {
         Act::Rename(from, to, mode) => done(world.rename(from, to, *mode)),
         Act::Link(from, to) => done(world.link(from, to)),
         Act::Symlink(target, path) => done(world.symlink(target, path)),
-        Act::Readlink(path) => world.readlink(path).map(|target| String::from_utf8_lossy(&target).into_owned()),
+        Act::Readlink(path) => {
+            world.readlink(path).map(|target| String::from_utf8_lossy(&target).into_owned())
+        }
         Act::List(path) => world.list_all(path).map(|items| {
             let mut names: Vec<String> = items.iter().map(|item| item.name.to_string()).collect();
             names.sort();
@@ -208,7 +211,8 @@ fn kernels(root: &Path, act: &Act) -> io::Result<String> {
         Act::Symlink(target, path) => rustix::fs::symlink(target, at(path))?,
         Act::Readlink(path) => return Ok(fs::read_link(at(path))?.display().to_string()),
         Act::List(path) => {
-            let names: io::Result<Vec<_>> = fs::read_dir(at(path))?.map(|entry| Ok(entry?.file_name())).collect();
+            let names: io::Result<Vec<_>> =
+                fs::read_dir(at(path))?.map(|entry| Ok(entry?.file_name())).collect();
             let mut names: Vec<String> = names?.iter().map(|name| name.display().to_string()).collect();
             names.sort();
             return Ok(names.join(" "));

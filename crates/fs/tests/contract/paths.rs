@@ -51,7 +51,9 @@ pub(crate) fn links_are_followed_and_stay_in_the_volume(rig: &Rig) {
     fs.symlink("dir/", "/slash").unwrap();
     fs.symlink("d/f/", "/no-dir").unwrap();
     fs.symlink("nothing", "/dangling").unwrap();
-    for path in ["/d/relative", "/absolute", "/dir/f", "/dir/relative", "/d/e/up/f", "/slash/f", "/dir/../d/f"] {
+    for path in
+        ["/d/relative", "/absolute", "/dir/f", "/dir/relative", "/d/e/up/f", "/slash/f", "/dir/../d/f"]
+    {
         assert_eq!(get(&fs, path), b"content", "{path}");
     }
     assert_eq!(fs.lstat("/dir").unwrap().attr.kind, FileType::Symlink);

@@ -79,17 +79,14 @@ impl Chooser {
 }
 
 pub(crate) fn users_at_random_are_told_what_a_kernel_says(rig: &Rig) {
-    let seed = std::env::var("SLUICE_SEED").map_or_else(|_| Rng::from_os().next_u64(), |seed| seed.parse().unwrap());
+    let seed =
+        std::env::var("SLUICE_SEED").map_or_else(|_| Rng::from_os().next_u64(), |seed| seed.parse().unwrap());
     let Some(kernel) = Kernel::new() else { return };
     rig.without_trash();
     let sticky = !(protects("symlinks") || protects("regular"));
     let mut chooser = Chooser { rng: Rng::seeded(seed), sticky };
-    let users = [
-        User::root(),
-        User::new(1000, 100),
-        User::new(1001, 101),
-        User::new(1002, 102).with_groups(&[100]),
-    ];
+    let users =
+        [User::root(), User::new(1000, 100), User::new(1001, 101), User::new(1002, 102).with_groups(&[100])];
     let all = users.clone().map(|user| rig.volume.fs(&user));
     // Everybody may begin something.
     for act in [Act::SetMode(".".into(), 0o777)] {

@@ -1,10 +1,6 @@
 //! Volumes to test on.
 
-use std::{
-    path::Path,
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use sluice_data::{DataConfig, DataStore};
 use sluice_fs::{Fs, User, Volume};

@@ -77,8 +77,7 @@ pub(crate) fn a_quota_is_shown(rig: &Rig) {
     let dir = fs.stat("/t").unwrap().ino;
     let meta = rig.volume.vfs().meta();
     let key = sluice_meta::schema::QuotaKey::Dir(dir);
-    let limits =
-        sluice_meta::ops::quota::SetLimits { key, max_space: Some(1 << 20), max_inodes: Some(6) };
+    let limits = sluice_meta::ops::quota::SetLimits { key, max_space: Some(1 << 20), max_inodes: Some(6) };
     meta.run(limits, &sluice_vfs::Interrupt::never()).unwrap();
     let quota = fs.quota("/t").unwrap().unwrap();
     assert_eq!((quota.max_space, quota.max_inodes), (1 << 20, 6));

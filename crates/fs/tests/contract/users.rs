@@ -32,7 +32,9 @@ fn tree() -> Vec<Act> {
         acts.push(Act::SetOwner(path(name), Some(uid), Some(gid), true));
         acts.push(Act::SetMode(path(name), mode));
     };
-    for dir in ["open", "no-search", "no-list", "way/closed", "way/closed/deep", "by-group", "not-group", "sticky"] {
+    for dir in
+        ["open", "no-search", "no-list", "way/closed", "way/closed/deep", "by-group", "not-group", "sticky"]
+    {
         file(&format!("{dir}/f"), 0o644, 1000, 100);
     }
     file("open/private", 0o600, 1000, 100);
@@ -53,12 +55,41 @@ fn tree() -> Vec<Act> {
 fn tries() -> Vec<Act> {
     let mut acts = Vec::new();
     let paths = [
-        "open", "open/sub", "open/f", "open/private", "open/group", "open/not-group", "open/not-owner",
-        "open/program", "open/of-group", "open/writable", "open/absent", "no-search", "no-search/f",
-        "no-search/absent", "no-list", "no-list/f", "no-list/absent", "way/closed", "way/closed/f",
-        "way/closed/deep/f", "way/closed/absent", "way/closed/..", "way/closed/.", "by-group", "by-group/f",
-        "by-group/absent", "not-group/f", "sticky/f", "sticky/of-bob", "sticky/absent", "setgid", "into",
-        "to-open/private", "to-open/absent", "open/f/x",
+        "open",
+        "open/sub",
+        "open/f",
+        "open/private",
+        "open/group",
+        "open/not-group",
+        "open/not-owner",
+        "open/program",
+        "open/of-group",
+        "open/writable",
+        "open/absent",
+        "no-search",
+        "no-search/f",
+        "no-search/absent",
+        "no-list",
+        "no-list/f",
+        "no-list/absent",
+        "way/closed",
+        "way/closed/f",
+        "way/closed/deep/f",
+        "way/closed/absent",
+        "way/closed/..",
+        "way/closed/.",
+        "by-group",
+        "by-group/f",
+        "by-group/absent",
+        "not-group/f",
+        "sticky/f",
+        "sticky/of-bob",
+        "sticky/absent",
+        "setgid",
+        "into",
+        "to-open/private",
+        "to-open/absent",
+        "open/f/x",
     ];
     for path in paths {
         let p = || path.to_owned();
@@ -79,7 +110,9 @@ fn tries() -> Vec<Act> {
 /// What each user tries to change of names, on each of the directories.
 fn changes() -> Vec<Act> {
     let mut acts = Vec::new();
-    for dir in ["open", "no-search", "no-list", "way/closed", "by-group", "not-group", "sticky", "setgid", "to-open"] {
+    for dir in
+        ["open", "no-search", "no-list", "way/closed", "by-group", "not-group", "sticky", "setgid", "to-open"]
+    {
         let p = |name: &str| format!("{dir}/{name}");
         acts.extend([
             Act::CreateNew(p("f"), 0o644),

@@ -1,7 +1,8 @@
 //! Moving a name.
 //!
-//! What must stay true: of several errors, the answer is the one that a kernel finds first. A kernel
-//! looks at both names before it checks what may be changed. The operation below checks that first.
+//! What must stay true: of several errors, the answer is the one that a kernel finds first. A
+//! kernel looks at both names before it checks what may be changed. The operation below checks that
+//! first.
 
 use sluice_types::{Access, Attr, FsError, FsResult, Ino, Name};
 use sluice_vfs::{Interrupt, OpKind, RenameMode};

@@ -19,8 +19,8 @@ pub(crate) struct Fixed {
 }
 
 impl Fixed {
-    /// Whether a server with the settings `next` may take over; if not, why. `caches` are its cache
-    /// directories.
+    /// Whether a mount process with the settings `next` may take over; if not, why. `caches` are
+    /// its cache directories.
     pub(crate) fn allows(&self, next: &Self, caches: &[String]) -> Result<(), String> {
         if self.uuid != next.uuid {
             return Err("another volume is mounted there already; unmount it, or say --force".into());

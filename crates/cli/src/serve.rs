@@ -34,8 +34,8 @@ use crate::{
     group::CacheGroup,
     guardian::{GuardianSocket, Message},
     metrics::{self, Exporter},
+    mount_process::{HANDED_OVER, VOLUME_GONE, raise_priority, steady},
     push::Pushes,
-    server_process::{HANDED_OVER, VOLUME_GONE, raise_priority, steady},
     volume,
 };
 
@@ -48,12 +48,12 @@ enum End {
     Signal(i32),
     /// Sent to its guardian.
     Asked,
-    /// Another server shall go on, if all is stored within that time.
+    /// Another mount process shall go on, if all is stored within that time.
     HandOver(Duration),
     Volume,
 }
 
-/// A mount that another server had.
+/// A mount that another mount process had.
 pub(crate) struct ResumedMount {
     pub(crate) connection: Connection,
     /// Of the kernel's device.
@@ -294,8 +294,10 @@ fn end(receiver: &Receiver<End>, handle: &SessionHandle, vfs: &Arc<Vfs>, socket:
             Ok(End::HandOver(patience)) => {
                 let why = hand_over(patience, handle, vfs);
                 tracing::error!("cannot hand over: {why:#}");
-                let _ = socket
-                    .send(&Message::Refused(format!("the former server cannot hand over: {why:#}")), &[]);
+                let _ = socket.send(
+                    &Message::Refused(format!("the former mount process cannot hand over: {why:#}")),
+                    &[],
+                );
                 continue;
             }
             Ok(End::Signal(signal)) => {

@@ -14,7 +14,9 @@ use std::{
     thread,
 };
 
-use sluice_dump::{DumpOptions, LoadOptions, binary, dump_binary, dump_json, load_binary, load_json};
+use sluice_dump::{
+    DumpOptions, LoadOptions, LocalCopy, binary, dump_binary, dump_json, load_binary, load_json,
+};
 use sluice_meta::{
     engine::{Commit, Engine, EngineError, Write},
     mem::MemEngine,
@@ -242,9 +244,14 @@ fn dumps_show_one_moment(engine: &dyn Engine) {
             let before = moved.load(Ordering::Relaxed);
             support::until("files move", || moved.load(Ordering::Relaxed) > before + 20);
             let loaded = MemEngine::new();
-            if round % 2 == 0 {
-                let dump = dump_json(engine, Vec::new(), &whole, &|_| {}).expect("dumped");
-                load_json(&loaded, &dump[..], load, &|_| {}).expect("loaded");
+            if round % 3 < 2 {
+                let dump = if round % 3 == 0 {
+                    dump_json(engine, Vec::new(), &whole, &|_| {})
+                } else {
+                    let copy = LocalCopy::take(engine, &std::env::temp_dir(), false);
+                    copy.and_then(|copy| copy.dump_json(Vec::new(), true, &|_| {}))
+                };
+                load_json(&loaded, &dump.expect("dumped")[..], load, &|_| {}).expect("loaded");
             } else {
                 let dump = dump_binary(engine, Vec::new(), &whole, &|_| {}).expect("dumped");
                 assert!(!binary::contents(&dump[..]).expect("whole").is_empty());

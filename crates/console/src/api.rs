@@ -154,7 +154,7 @@ impl<'a> State<'a> {
                 "group": *survey.group,
                 "quotas": *survey.quotas,
                 "directories": *survey.directories,
-                "reports": survey.reports,
+                "reports": *survey.reports,
                 "live": self.round,
             });
             if let Value::Object(more) = more {

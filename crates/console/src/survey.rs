@@ -18,7 +18,7 @@ use crate::{
     directories::{self, Directories},
     group::{self, Group},
     quotas::{self, Paths, Quotas},
-    reports::Reports,
+    reports::{self, Reports},
     settings::Settings,
 };
 
@@ -57,7 +57,7 @@ pub(crate) struct Survey {
     pub(crate) quotas: Arc<Quotas>,
     pub(crate) directories: Arc<Directories>,
     pub(crate) group: Arc<Group>,
-    pub(crate) reports: Reports,
+    pub(crate) reports: Arc<Reports>,
     /// What could not be read, and why; of that the last is kept.
     pub(crate) unread: Vec<String>,
 }
@@ -111,6 +111,7 @@ pub(crate) struct Surveyor {
     deletions: Turn,
     quotas: Turn,
     directories: Turn,
+    reports: Turn,
     paths: Paths,
     forget_paths: Instant,
 }
@@ -128,6 +129,7 @@ impl Surveyor {
             deletions: Turn::new(every, 20),
             quotas: Turn::new(every, 20),
             directories: Turn::new(every * 5, 50),
+            reports: Turn::new(every, 20),
             paths: Paths::default(),
             forget_paths: Instant::now() + PATHS,
         }
@@ -207,7 +209,11 @@ impl Surveyor {
                 ("the members of cache groups", &mut unread),
                 || group::read(meta, interrupt),
             ),
-            reports: Reports::default(),
+            reports: self.reports.take(
+                before.map(|before| &before.reports),
+                ("the findings of fsck and gc", &mut unread),
+                || reports::read(meta, interrupt),
+            ),
             unread,
         }
     }

@@ -12,7 +12,7 @@ use std::{
 use serde_json::Value;
 use sluice_console::{Config, Console, Opened, Volume};
 use sluice_meta::{
-    Interrupt, Meta, Options,
+    FSCK_REPORT, GC_REPORT, Interrupt, Meta, Options,
     engine::{Commit, Engine, Write as Change},
     mem::MemEngine,
     op::At,
@@ -376,6 +376,8 @@ fn what_a_volume_holds_is_shown_and_no_secret() {
         ..Member::default()
     };
     meta.join_group(member, &never).expect("joined");
+    meta.put_report(FSCK_REPORT, r#"{"errors":3}"#.into(), &never).expect("stored");
+    meta.put_report(GC_REPORT, "no JSON".into(), &never).expect("stored");
     let running = start(vec![volume_in(&engine)]);
     let wanted = |volume: &Value| volume["clients"]["stale"] == 1 && volume["quotas"]["total"] == 2;
     let volume = running.until("volumes/1", wanted);
@@ -393,7 +395,8 @@ fn what_a_volume_holds_is_shown_and_no_secret() {
     };
     assert_eq!((&member["address"], &member["encrypted"]), (&"192.0.2.1:9600".into(), &true.into()));
     assert_eq!(member["session"].as_u64(), Some(meta.sid()));
-    assert!(volume["reports"]["fsck"].is_null());
+    assert_eq!(volume["reports"]["fsck"]["errors"], 3);
+    assert!(volume["reports"]["gc"].is_null(), "no JSON");
     let directories = &volume["directories"];
     assert_eq!(directories["complete"], true);
     let shown: Vec<(&str, u64, i64)> = directories["shown"]

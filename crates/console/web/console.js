@@ -312,8 +312,18 @@ function showRemoval(trash, deletions) {
   ]);
 }
 function showChecks(reports) {
-  const report = (one, name) => (one == null ? `no run of sluice ${name} is on record` : JSON.stringify(one));
-  facts(byId("checks-facts"), [["fsck", report(reports.fsck, "fsck")], ["gc", report(reports.gc, "gc")]]);
+  const report = (one, name, found) => (one == null
+    ? `no run of sluice ${name} is on record`
+    : `${age(Math.max(0, Date.now() / 1000 - one.at))} ago: ${found(one)}`);
+  const tally = (one) => `${number(one.count)} (${bytes(one.bytes)})`;
+  facts(byId("checks-facts"), [
+    ["fsck", report(reports.fsck, "fsck", (one) => one.errors + one.blocks + one.leaked === 0
+      ? `no errors among ${number(one.inodes)} inodes and ${number(one.slices)} slices`
+      : `${count(one.errors, "error", "errors")} in the metadata, ${number(one.blocks)} blocks missing or damaged, `
+        + `${number(one.leaked)} chunks or slices leaked${one.repaired ? "; repaired what could be" : ""}`)],
+    ["gc", report(reports.gc, "gc", (one) => `${number(one.scanned)} objects, leaked ${tally(one.leaked)}`
+      + `${one.deleted && one.leaked.count > 0 ? ", deleted" : ""}`)],
+  ]);
 }
 function showSettings(settings, volume) {
   const limit = (mbps) => (mbps > 0 ? `${number(mbps)} Mbps` : "no limit");

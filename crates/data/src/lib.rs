@@ -12,6 +12,7 @@ mod config;
 mod cover;
 mod error;
 mod flight;
+mod free_space;
 mod gate;
 mod index;
 mod layout;

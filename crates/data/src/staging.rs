@@ -31,6 +31,7 @@ use crate::{
     },
     config::{DataConfig, Verify, WritebackConfig},
     error::DataError,
+    free_space::free_ratio,
     layout::{BlockKey, Layout},
     stats::Stats,
     try_limiter::TryLimiter,
@@ -395,9 +396,7 @@ impl Staging {
     }
 
     fn has_space(&self, root: &Path) -> bool {
-        let enough = |free: u64, all: u64| all == 0 || free as f64 >= self.free_ratio * all as f64;
-        rustix::fs::statvfs(root)
-            .is_ok_and(|stat| enough(stat.f_bavail, stat.f_blocks) && enough(stat.f_favail, stat.f_files))
+        free_ratio(root).is_ok_and(|free| free >= self.free_ratio)
     }
 
     pub(crate) fn path(&self, number: usize, key: BlockKey) -> PathBuf {

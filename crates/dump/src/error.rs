@@ -2,7 +2,7 @@
 
 use std::io;
 
-use sluice_meta::engine::EngineError;
+use sluice_meta::{engine::EngineError, sort::SortError};
 use sluice_types::Ino;
 
 /// Why a dump or a load ended.
@@ -46,6 +46,12 @@ pub enum DumpError {
     /// The dump has a form that this version does not know.
     #[error("the dump has version {0}, this program reads version 1; use a newer one")]
     Newer(u32),
+}
+
+impl From<SortError> for DumpError {
+    fn from(error: SortError) -> Self {
+        Self::File(error.into())
+    }
 }
 
 impl DumpError {

@@ -18,12 +18,12 @@ use sluice_meta::{
     engine::{Cursor, Found, List, Read, Scan},
     schema::{AclRule, Key, Row},
 };
-use sluice_types::{FileType, Ino, Name};
+use sluice_types::{Attr, FileType, Ino, Name};
 
 use crate::{DumpError, json::Node, source::Source};
 
-/// Entries of a page.
-const PAGE: usize = 1000;
+/// Entries of a part.
+pub(crate) const PAGE: usize = 1000;
 /// Pages read ahead at most; each holds some 300 bytes for an entry.
 const AHEAD: usize = 32;
 /// Bytes of a chunk.
@@ -40,6 +40,18 @@ pub(crate) enum Next {
     End,
     At(Cursor),
     Coming(Coming),
+}
+
+/// Reads directories, a part of up to [`PAGE`] entries at a time.
+pub(crate) trait Parts {
+    /// Reads the part of `dir` that begins there.
+    fn read(&self, dir: Ino, from: Option<&Cursor>) -> Result<Part, DumpError>;
+
+    /// Has the first part of `dir` read ahead, if that is possible now.
+    fn ahead(&self, dir: Ino) -> Option<Coming>;
+
+    /// Waits for a part that is read ahead.
+    fn take(&self, coming: &Coming) -> Result<Part, DumpError>;
 }
 
 /// A part that is being read.
@@ -97,7 +109,7 @@ impl<'e> Fetch<'e> {
     }
 
     /// Has a part read ahead, if there is room; else gives back where it begins.
-    pub(crate) fn ahead(&self, dir: Ino, from: Option<Cursor>) -> Result<Coming, Option<Cursor>> {
+    fn ahead_from(&self, dir: Ino, from: Option<Cursor>) -> Result<Coming, Option<Cursor>> {
         let more = |count| (count < AHEAD).then_some(count + 1);
         if self.ahead.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
             return Err(from);
@@ -111,20 +123,49 @@ impl<'e> Fetch<'e> {
         Ok(Coming(coming))
     }
 
-    /// Waits for a part that is read ahead.
-    pub(crate) fn take(&self, coming: &Coming) -> Result<Part, DumpError> {
-        let part = coming.0.recv();
-        self.ahead.fetch_sub(1, Ordering::Relaxed);
-        // The thread panicked: whoever joins it says why.
-        part.unwrap_or_else(|_| Err(DumpError::File(std::io::ErrorKind::BrokenPipe.into())))
+    /// Adds to nodes what other records hold of them. One trip.
+    pub(crate) fn fill<'n>(&self, nodes: impl Iterator<Item = &'n mut Node>) -> Result<(), DumpError> {
+        let mut nodes: Vec<&mut Node> = nodes.collect();
+        let (mut reads, mut of) = (Vec::with_capacity(2 * nodes.len()), Vec::with_capacity(2 * nodes.len()));
+        for (at, node) in nodes.iter().enumerate() {
+            let content = match (node.attr.kind, chunks(&node.attr)) {
+                (FileType::Symlink, _) => Some(Read::Get(Key::Symlink(node.ino))),
+                (_, 0) => None,
+                // By its key, a single chunk is found with those of other files.
+                (_, 1) => Some(Read::Get(Key::Chunk(node.ino, 0))),
+                (_, chunks) => Some(Read::All(List::Chunks(node.ino, 0, chunks))),
+            };
+            let xattrs = self.xattrs.then_some(Read::All(List::Xattrs(node.ino)));
+            for read in xattrs.into_iter().chain(content) {
+                reads.push(read);
+                of.push(at);
+            }
+        }
+        let found = if reads.is_empty() { Vec::new() } else { self.source.read(&reads)? };
+        for (at, found) in of.into_iter().zip(found) {
+            let rows = match found {
+                Found::Rows(rows) => rows,
+                Found::Row(row) => row.into_iter().collect(),
+                Found::Names(_) => Vec::new(),
+            };
+            for row in rows {
+                hold(nodes[at], row);
+            }
+        }
+        for node in nodes {
+            complete(node, &self.acls);
+        }
+        Ok(())
     }
+}
 
-    /// Reads a part of `dir` now; what follows may be read ahead.
-    pub(crate) fn read(&self, dir: Ino, from: Option<&Cursor>) -> Result<Part, DumpError> {
+impl Parts for Fetch<'_> {
+    /// What follows may be read ahead.
+    fn read(&self, dir: Ino, from: Option<&Cursor>) -> Result<Part, DumpError> {
         let page = self.source.scan(Scan::Entries { dir, nodes: true }, from, PAGE)?.sound()?;
         let next = match page.next {
             None => Next::End,
-            Some(cursor) => match self.ahead(dir, Some(cursor)) {
+            Some(cursor) => match self.ahead_from(dir, Some(cursor)) {
                 Ok(coming) => Next::Coming(coming),
                 Err(Some(cursor)) => Next::At(cursor),
                 Err(None) => Next::End,
@@ -146,52 +187,35 @@ impl<'e> Fetch<'e> {
         Ok(Part { entries, next })
     }
 
-    /// Adds to nodes what other records hold of them. One trip.
-    pub(crate) fn fill<'n>(&self, nodes: impl Iterator<Item = &'n mut Node>) -> Result<(), DumpError> {
-        let mut nodes: Vec<&mut Node> = nodes.collect();
-        let (mut reads, mut of) = (Vec::with_capacity(2 * nodes.len()), Vec::with_capacity(2 * nodes.len()));
-        for (at, node) in nodes.iter().enumerate() {
-            let content = match node.attr.kind {
-                FileType::Symlink => Some(Read::Get(Key::Symlink(node.ino))),
-                // By its key, a single chunk is found with those of other files.
-                FileType::File if (1..=CHUNK).contains(&node.attr.length) => {
-                    Some(Read::Get(Key::Chunk(node.ino, 0)))
-                }
-                FileType::File if node.attr.length > 0 => {
-                    let chunks = node.attr.length.div_ceil(CHUNK) as u32;
-                    Some(Read::All(List::Chunks(node.ino, 0, chunks)))
-                }
-                _ => None,
-            };
-            let xattrs = self.xattrs.then_some(Read::All(List::Xattrs(node.ino)));
-            for read in xattrs.into_iter().chain(content) {
-                reads.push(read);
-                of.push(at);
-            }
-        }
-        let found = if reads.is_empty() { Vec::new() } else { self.source.read(&reads)? };
-        for (at, found) in of.into_iter().zip(found) {
-            let rows = match found {
-                Found::Rows(rows) => rows,
-                Found::Row(row) => row.into_iter().collect(),
-                Found::Names(_) => Vec::new(),
-            };
-            for row in rows {
-                hold(nodes[at], row);
-            }
-        }
-        for node in nodes {
-            node.chunks.sort_unstable_by_key(|(index, _)| *index);
-            let rule = |id: u32| self.acls.get(&id).cloned();
-            node.access_acl = rule(node.attr.access_acl);
-            node.default_acl = rule(node.attr.default_acl);
-        }
-        Ok(())
+    fn ahead(&self, dir: Ino) -> Option<Coming> {
+        self.ahead_from(dir, None).ok()
+    }
+
+    fn take(&self, coming: &Coming) -> Result<Part, DumpError> {
+        let part = coming.0.recv();
+        self.ahead.fetch_sub(1, Ordering::Relaxed);
+        // The thread panicked: whoever joins it says why.
+        part.unwrap_or_else(|_| Err(DumpError::File(std::io::ErrorKind::BrokenPipe.into())))
     }
 }
 
+/// How many chunks of a node are its content.
+pub(crate) fn chunks(attr: &Attr) -> u32 {
+    if attr.is_file() { attr.length.div_ceil(CHUNK) as u32 } else { 0 }
+}
+
+/// Adds to a node what follows from all that it holds; `acls` are the rules by their ids.
+pub(crate) fn complete(node: &mut Node, acls: &FxHashMap<u32, AclRule>) {
+    node.chunks.sort_unstable_by_key(|(index, _)| *index);
+    // Engines return them in any order.
+    node.xattrs.sort_unstable();
+    let rule = |id: u32| acls.get(&id).cloned();
+    node.access_acl = rule(node.attr.access_acl);
+    node.default_acl = rule(node.attr.default_acl);
+}
+
 /// Adds what a record holds to its node.
-fn hold(node: &mut Node, row: Row) {
+pub(crate) fn hold(node: &mut Node, row: Row) {
     match row {
         Row::Xattr(_, name, value) => node.xattrs.push((name, value)),
         Row::Symlink(_, target) => node.symlink = target,

@@ -3,6 +3,7 @@
 pub mod binary;
 mod build;
 mod compress;
+mod copy;
 mod error;
 mod fetch;
 mod head;
@@ -21,6 +22,7 @@ mod tree;
 use sluice_types::Ino;
 
 pub use compress::{Packer, Packing};
+pub use copy::{LocalCopy, has_snapshots};
 pub use error::DumpError;
 pub use load::{load_binary, load_json};
 pub use records::dump_binary;

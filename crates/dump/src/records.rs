@@ -71,6 +71,22 @@ pub fn dump_binary<W: Write>(
     for segment in Segment::of_log(log.last, &log.lines) {
         writer.append(&segment)?;
     }
+    // Records are encoded here, so that a lane asks for its next page at once.
+    read_all(source, lanes, progress, |rows| match Segment::of(rows) {
+        Some(segment) => writer.append(&segment),
+        None => Ok(()),
+    })?;
+    writer.finish()
+}
+
+/// Reads the collections of each of `lanes` on a thread of its own, and all records about inodes if
+/// a scan of one kind would look at all. Hands the pages to `take`, on the calling thread.
+pub(crate) fn read_all(
+    source: &Source<'_>,
+    lanes: &[&'static [Scan]],
+    progress: &(dyn Fn(u64) + Sync),
+    take: impl FnMut(Vec<Row>) -> Result<(), DumpError>,
+) -> Result<(), DumpError> {
     thread::scope(|scope| {
         let (sender, pages) = sync_channel(WAITING);
         let lane = || Lane { source, sender: sender.clone(), progress, several: RoaringTreemap::new() };
@@ -90,20 +106,15 @@ pub fn dump_binary<W: Write>(
             lanes.push(scope.spawn(move || lane.divide(&parts)));
         }
         drop(sender);
-        // Records are encoded here, so that a lane asks for its next page at once.
-        let written = pages.iter().try_for_each(|rows| match Segment::of(rows) {
-            Some(segment) => writer.append(&segment),
-            None => Ok(()),
-        });
+        let taken = pages.iter().try_for_each(take);
         // Nobody waits for room once nobody takes any more.
         drop(pages);
         let join = |lane: ScopedJoinHandle<'_, _>| {
             lane.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
         let read: Vec<Result<(), DumpError>> = lanes.into_iter().map(join).collect();
-        written.and_then(|()| read.into_iter().collect::<Result<(), _>>())
-    })?;
-    writer.finish()
+        taken.and_then(|()| read.into_iter().collect::<Result<(), _>>())
+    })
 }
 
 /// Reads collections.

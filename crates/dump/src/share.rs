@@ -1,7 +1,8 @@
-//! Slows a dump down, so that others can use the database meanwhile.
+//! Slows a dump down, so that others can use the database or the machine meanwhile.
 //!
 //! What must stay true: all pauses together have a limit. So a dump from a snapshot ends before the
-//! engine drops the snapshot, and a dump without a snapshot ends before much has changed.
+//! engine drops the snapshot, a dump without a snapshot ends before much has changed, and a backup
+//! ends before the next is due.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -16,6 +17,8 @@ const LONGEST: Duration = Duration::from_secs(2);
 /// All pauses together. TiKV keeps a snapshot for 10 minutes by default, and the shortest interval
 /// of backups is 5 minutes.
 const ALL: Duration = Duration::from_mins(4);
+/// Work on the own machine between two pauses.
+const WORK: Duration = Duration::from_millis(20);
 /// Inodes that are read in a second, roughly. The pauses are planned for this rate.
 const RATE: f64 = 100_000.0;
 
@@ -44,6 +47,33 @@ impl Share {
         *left -= pause;
         thread::sleep(pause);
         found
+    }
+}
+
+/// Pauses during work on the own machine, which may share its processors with the database.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    left: Duration,
+    /// When work went on after the last pause.
+    since: Instant,
+}
+
+impl Pace {
+    /// For work that begins now.
+    pub(crate) fn new() -> Self {
+        Self { left: ALL, since: Instant::now() }
+    }
+
+    /// Pauses if the work since the last pause was long enough. To be called often.
+    pub(crate) fn step(&mut self) {
+        let worked = self.since.elapsed();
+        if worked < WORK {
+            return;
+        }
+        let pause = worked.mul_f64(MOST).min(LONGEST).min(self.left);
+        self.left -= pause;
+        thread::sleep(pause);
+        self.since = Instant::now();
     }
 }
 
@@ -76,5 +106,18 @@ mod tests {
         assert_eq!(*share.left.lock().unwrap(), Duration::ZERO, "the second pause was cut");
         share.read(read);
         assert_eq!(*share.left.lock().unwrap(), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_pause_follows_enough_work_until_all_have_taken_enough() {
+        let begun = Instant::now();
+        let mut pace = Pace { left: Duration::from_millis(50), since: begun + Duration::from_hours(1) };
+        pace.step();
+        assert_eq!(pace.left, Duration::from_millis(50), "there was no work");
+        while begun.elapsed() < WORK {}
+        pace.since = begun;
+        pace.step();
+        assert_eq!(pace.left, Duration::ZERO);
+        assert!(begun.elapsed() >= WORK + Duration::from_millis(50) && pace.since > begun);
     }
 }

@@ -10,7 +10,7 @@ use sluice_types::{Attr, FileType, Ino, Name, Time};
 
 use crate::{
     DumpError, DumpOptions,
-    fetch::{Coming, Fetch, Next, Part, join},
+    fetch::{Coming, Fetch, Next, Part, Parts, join},
     head::{acls, head, xattrs},
     json::{Node, Tree, Writer},
     log::LogEnd,
@@ -39,16 +39,14 @@ pub fn dump_json<W: Write>(
     let fetch = Fetch::new(source, acls(source)?, xattrs(source)?);
     let root =
         attr(source, options.root)?.filter(Attr::is_dir).ok_or(DumpError::NoDirectory(options.root))?;
-    let root = Node::new(options.root, root);
-    let with_trash = !options.skip_trash && options.root == Ino::ROOT;
-    let trash = if with_trash { Some(root_of_trash(source)?) } else { None };
+    let mut roots = vec![Node::new(options.root, root)];
+    if !options.skip_trash && options.root == Ino::ROOT {
+        roots.push(attr(source, Ino::TRASH)?.map_or_else(no_trash, |attr| Node::new(Ino::TRASH, attr)));
+    }
+    fetch.fill(roots.iter_mut())?;
     thread::scope(|scope| {
         let threads = (0..options.threads.max(1)).map(|_| fetch.start(scope)).collect();
-        let mut walk = Walk { fetch: &fetch, writer: &mut writer, progress };
-        let done = walk.tree(Tree::Files, root).and_then(|()| match trash {
-            Some(trash) => walk.tree(Tree::Trash, trash),
-            None => Ok(()),
-        });
+        let done = write_trees(&fetch, roots, &mut writer, progress);
         fetch.stop();
         join(threads);
         done
@@ -56,10 +54,20 @@ pub fn dump_json<W: Write>(
     writer.finish()
 }
 
+/// Writes the trees below `roots`: that of the files, and that of the trash if it is wanted.
+pub(crate) fn write_trees<W: Write>(
+    parts: &dyn Parts,
+    roots: Vec<Node>,
+    writer: &mut Writer<W>,
+    progress: &dyn Fn(u64),
+) -> Result<(), DumpError> {
+    let mut walk = Walk { parts, writer, progress };
+    [Tree::Files, Tree::Trash].into_iter().zip(roots).try_for_each(|(tree, root)| walk.tree(tree, root))
+}
+
 /// The trash has no record before the first file is in it.
-fn root_of_trash(source: &Source<'_>) -> Result<Node, DumpError> {
-    let none = || Attr::new(FileType::Dir, 0o555, 0, 0, Ino::ROOT, Time::default());
-    Ok(Node::new(Ino::TRASH, attr(source, Ino::TRASH)?.unwrap_or_else(none)))
+pub(crate) fn no_trash() -> Node {
+    Node::new(Ino::TRASH, Attr::new(FileType::Dir, 0o555, 0, 0, Ino::ROOT, Time::default()))
 }
 
 fn attr(source: &Source<'_>, ino: Ino) -> Result<Option<Attr>, DumpError> {
@@ -77,17 +85,16 @@ struct Open {
     next: Next,
 }
 
-struct Walk<'a, 'e, W> {
-    fetch: &'a Fetch<'e>,
+struct Walk<'a, W> {
+    parts: &'a dyn Parts,
     writer: &'a mut Writer<W>,
     progress: &'a dyn Fn(u64),
 }
 
-impl<W: Write> Walk<'_, '_, W> {
+impl<W: Write> Walk<'_, W> {
     /// Writes a tree. The way down is a list and not the stack, which a deep tree would overflow.
     fn tree(&mut self, tree: Tree, mut root: Node) -> Result<(), DumpError> {
-        self.fetch.fill(std::iter::once(&mut root))?;
-        let part = self.fetch.read(root.ino, None)?;
+        let part = self.parts.read(root.ino, None)?;
         let ino = root.ino;
         // A part of a volume is a volume once it is loaded.
         if tree == Tree::Files {
@@ -97,11 +104,11 @@ impl<W: Write> Walk<'_, '_, W> {
         let mut open = vec![self.part(ino, part)?];
         while let Some(dir) = open.last_mut() {
             if let Some((name, node, coming)) = dir.dirs.pop_front() {
-                read_ahead(self.fetch, dir);
+                read_ahead(self.parts, dir);
                 self.writer.directory(&name, &node)?;
                 let part = match coming {
-                    Some(coming) => self.fetch.take(&coming)?,
-                    None => self.fetch.read(node.ino, None)?,
+                    Some(coming) => self.parts.take(&coming)?,
+                    None => self.parts.read(node.ino, None)?,
                 };
                 let below = self.part(node.ino, part)?;
                 open.push(below);
@@ -114,8 +121,8 @@ impl<W: Write> Walk<'_, '_, W> {
                     open.pop();
                     continue;
                 }
-                Next::At(cursor) => self.fetch.read(ino, Some(&cursor))?,
-                Next::Coming(coming) => self.fetch.take(&coming)?,
+                Next::At(cursor) => self.parts.read(ino, Some(&cursor))?,
+                Next::Coming(coming) => self.parts.take(&coming)?,
             };
             *dir = self.part(ino, part)?;
         }
@@ -133,17 +140,17 @@ impl<W: Write> Walk<'_, '_, W> {
                 self.writer.file(&name, &node)?;
             }
         }
-        read_ahead(self.fetch, &mut open);
+        read_ahead(self.parts, &mut open);
         (self.progress)(count);
         Ok(open)
     }
 }
 
-fn read_ahead(fetch: &Fetch<'_>, dir: &mut Open) {
+fn read_ahead(parts: &dyn Parts, dir: &mut Open) {
     for (_, node, coming) in dir.dirs.iter_mut().take(DIRS_AHEAD).filter(|(.., coming)| coming.is_none()) {
-        match fetch.ahead(node.ino, None) {
-            Ok(read) => *coming = Some(read),
-            Err(_) => return,
+        *coming = parts.ahead(node.ino);
+        if coming.is_none() {
+            return;
         }
     }
 }

@@ -64,7 +64,7 @@ pub use group::Members;
 pub use heartbeat::Ended;
 pub use meta::Meta;
 pub use options::{ClientCache, OpenError, Options};
-pub use report::LONGEST_REPORT;
+pub use report::{FSCK_REPORT, GC_REPORT, LONGEST_REPORT};
 pub use resume::TakenUp;
 pub use sluice_types::Asked;
 pub use stats::{MetaStats, Retries};

@@ -9,6 +9,10 @@ use crate::{
     ops::report::{PutReport, ReadReport},
 };
 
+/// The number of the report of `fsck`.
+pub const FSCK_REPORT: u64 = 1;
+/// The number of the report of `gc`.
+pub const GC_REPORT: u64 = 2;
 /// Longest report in bytes: more does not fit into a column of MySQL.
 pub const LONGEST_REPORT: usize = 65_535;
 

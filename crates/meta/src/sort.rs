@@ -10,7 +10,6 @@ use std::{
     fs::File,
     io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Write},
     ops::Range,
-    os::unix::fs::FileExt,
     path::PathBuf,
 };
 
@@ -60,6 +59,13 @@ pub struct SortError {
 impl From<SortError> for FsError {
     fn from(error: SortError) -> Self {
         Self::io(error)
+    }
+}
+
+impl From<SortError> for io::Error {
+    /// Without the folder, for callers that name it themselves.
+    fn from(error: SortError) -> Self {
+        error.source
     }
 }
 
@@ -140,7 +146,7 @@ impl Sorted {
             Records { sorted: self, at: 0, runs: Vec::new(), heads: BinaryHeap::new(), last: Vec::new() };
         let Some(file) = &self.file else { return Ok(records) };
         for (run, range) in self.runs.iter().enumerate() {
-            let section = Section { file, left: range.clone() };
+            let section = Section::new(file, range.clone());
             let mut reader = BufReader::with_capacity(READ, section);
             let mut head = Head { record: Vec::new(), run, count: 0 };
             if read_record(&mut reader, &mut head).map_err(|error| self.space.failed(error))? {
@@ -276,22 +282,41 @@ fn get_number(run: &mut impl Read) -> io::Result<u64> {
     Err(ErrorKind::InvalidData.into())
 }
 
-/// A part of a file.
-struct Section<'a> {
+/// A part of a file, to be read.
+pub struct Section<'a> {
     file: &'a File,
     left: Range<u64>,
+}
+
+impl<'a> Section<'a> {
+    /// These bytes of `file`. If the file ends before them, a read fails.
+    pub const fn new(file: &'a File, bytes: Range<u64>) -> Self {
+        Self { file, left: bytes }
+    }
 }
 
 impl Read for Section<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let most = into.len().min((self.left.end - self.left.start) as usize);
-        let read = self.file.read_at(&mut into[..most], self.left.start)?;
+        let read = read_at(self.file, &mut into[..most], self.left.start)?;
         if read == 0 && most > 0 {
             return Err(ErrorKind::UnexpectedEof.into());
         }
         self.left.start += read as u64;
         Ok(read)
     }
+}
+
+/// Reads from an offset of a file.
+#[cfg(unix)]
+fn read_at(file: &File, into: &mut [u8], at: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, into, at)
+}
+
+/// Reads from an offset of a file.
+#[cfg(windows)]
+fn read_at(file: &File, into: &mut [u8], at: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, into, at)
 }
 
 /// Reads the numbers of a record, big-endian: so that records are in the order of their numbers.

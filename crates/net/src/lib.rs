@@ -5,13 +5,19 @@
 //! knows no protocol: it moves bytes, and the engines interpret them.
 
 mod address;
+#[cfg(unix)]
+mod connect;
+#[cfg(unix)]
 mod near;
 mod pool;
+// It waits with poll(2), which other systems do not have.
+#[cfg(unix)]
 mod stream;
 pub mod tls;
 pub mod url;
 
 pub use address::Address;
 pub use pool::{Connection, Limits, Pool};
+#[cfg(unix)]
 pub use stream::{Deadline, Kind, Stream, describe};
 pub use tls::Tls;

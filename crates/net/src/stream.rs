@@ -24,7 +24,8 @@ use rustix::{
 use rustls::ClientConnection;
 
 use crate::{
-    address::{Address, connect_tcp, connect_unix},
+    address::Address,
+    connect::{connect_tcp, connect_unix},
     near::{NEAR, Nearness},
     tls::{Tls, rejected_certificate},
 };

@@ -143,6 +143,7 @@ impl Tls {
     }
 
     /// A session with the server of that name or IP address.
+    #[cfg(unix)]
     pub(crate) fn session(&self, host: &str) -> io::Result<ClientConnection> {
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         ClientConnection::new(self.0.clone(), name).map_err(io::Error::other)

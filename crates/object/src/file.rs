@@ -23,12 +23,12 @@ use futures::{
     stream::{self, BoxStream, StreamExt, TryStreamExt},
 };
 use parking_lot::Mutex;
-use rustix::buffer::spare_capacity;
 use sluice_types::{Rng, Time};
 
 use crate::{
     buffers,
     offload::offload,
+    positional::read_into_spare,
     store::{MAX_OBJECT, ObjectError, ObjectMeta, ObjectStore, too_large, unreadable},
 };
 
@@ -189,7 +189,7 @@ impl Inner {
         while data.len() < wanted {
             // The spare capacity may be larger than requested. The result is truncated below.
             let offset = start + data.len() as u64;
-            match rustix::io::pread(&file, spare_capacity(&mut data), offset) {
+            match read_into_spare(&file, &mut data, offset) {
                 Ok(0) => {
                     return Err(ObjectError::Corrupt {
                         key: key.to_owned(),
@@ -197,8 +197,8 @@ impl Inner {
                         reason: format!("it ends at byte {offset}, bytes {start} to {end} were wanted"),
                     });
                 }
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(failed(&error.into())),
+                Ok(_) => {}
+                Err(error) => return Err(failed(&error)),
             }
         }
         data.truncate(wanted);

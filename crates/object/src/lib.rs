@@ -16,6 +16,7 @@ mod missing;
 mod offload;
 mod open;
 mod place;
+pub mod positional;
 mod probe;
 mod remote;
 mod store;

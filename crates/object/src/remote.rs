@@ -4,7 +4,7 @@
 //! announced and the caller requested. An error says what must be done: the key is missing, the
 //! configuration is wrong, or the server must recover.
 
-use std::{error::Error, fmt, fs::File, ops::Range, os::unix::fs::FileExt, path::Path, time::Duration};
+use std::{error::Error, fmt, fs::File, ops::Range, path::Path, time::Duration};
 
 use bytes::Bytes;
 use futures::{
@@ -23,6 +23,7 @@ use crate::{
     config::StoreConfig,
     drivers::Driver,
     offload::offload,
+    positional::read_exact_at,
     store::{MAX_OBJECT, ObjectError, ObjectMeta, ObjectStore, PART, too_large, unreadable},
 };
 
@@ -251,7 +252,7 @@ async fn part(file: &Path, at: u64, length: u64) -> Result<Bytes, ObjectError> {
     let file = file.to_owned();
     let read = move || {
         let mut data = vec![0; length as usize];
-        let filled = File::open(&file).and_then(|open| open.read_exact_at(&mut data, at));
+        let filled = File::open(&file).and_then(|open| read_exact_at(&open, &mut data, at));
         filled.map(|()| data.into()).map_err(|error| unreadable(&file, &error))
     };
     offload(length, read).await

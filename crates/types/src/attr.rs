@@ -1,6 +1,6 @@
 //! File attributes as the volume stores them (JuiceFS volume format, "inode attributes").
 
-use crate::{Ino, Time};
+use crate::{Ino, Time, linux};
 
 /// What kind of node an inode is. The discriminants are those of the volume format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,27 +40,27 @@ impl FileType {
     /// The `S_IFMT` bits of `st_mode`.
     pub const fn mode_bits(self) -> u32 {
         match self {
-            Self::File => libc::S_IFREG,
-            Self::Dir => libc::S_IFDIR,
-            Self::Symlink => libc::S_IFLNK,
-            Self::Fifo => libc::S_IFIFO,
-            Self::Block => libc::S_IFBLK,
-            Self::Char => libc::S_IFCHR,
-            Self::Socket => libc::S_IFSOCK,
+            Self::File => linux::S_IFREG,
+            Self::Dir => linux::S_IFDIR,
+            Self::Symlink => linux::S_IFLNK,
+            Self::Fifo => linux::S_IFIFO,
+            Self::Block => linux::S_IFBLK,
+            Self::Char => linux::S_IFCHR,
+            Self::Socket => linux::S_IFSOCK,
         }
     }
 
     /// The type that the `S_IFMT` bits of `mode` name; no bits mean a regular file, as for
     /// `mknod(2)`.
     pub const fn from_mode_bits(mode: u32) -> Option<Self> {
-        Some(match mode & libc::S_IFMT {
-            0 | libc::S_IFREG => Self::File,
-            libc::S_IFDIR => Self::Dir,
-            libc::S_IFLNK => Self::Symlink,
-            libc::S_IFIFO => Self::Fifo,
-            libc::S_IFBLK => Self::Block,
-            libc::S_IFCHR => Self::Char,
-            libc::S_IFSOCK => Self::Socket,
+        Some(match mode & linux::S_IFMT {
+            0 | linux::S_IFREG => Self::File,
+            linux::S_IFDIR => Self::Dir,
+            linux::S_IFLNK => Self::Symlink,
+            linux::S_IFIFO => Self::Fifo,
+            linux::S_IFBLK => Self::Block,
+            linux::S_IFCHR => Self::Char,
+            linux::S_IFSOCK => Self::Socket,
             _ => return None,
         })
     }

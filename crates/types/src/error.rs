@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::linux;
+
 /// Result of a file-system operation.
 pub type FsResult<T> = Result<T, FsError>;
 
@@ -87,36 +89,36 @@ impl FsError {
     /// The errno for the kernel, positive.
     pub const fn errno(&self) -> i32 {
         match self {
-            Self::Perm => libc::EPERM,
-            Self::NotFound => libc::ENOENT,
-            Self::Interrupted => libc::EINTR,
-            Self::NoDevice => libc::ENXIO,
-            Self::TooBig => libc::E2BIG,
-            Self::BadFd => libc::EBADF,
-            Self::Again => libc::EAGAIN,
-            Self::Access => libc::EACCES,
-            Self::Busy => libc::EBUSY,
-            Self::Exists => libc::EEXIST,
-            Self::CrossDevice => libc::EXDEV,
-            Self::NotDir => libc::ENOTDIR,
-            Self::IsDir => libc::EISDIR,
-            Self::Invalid => libc::EINVAL,
-            Self::TextBusy => libc::ETXTBSY,
-            Self::FileTooBig => libc::EFBIG,
-            Self::NoSpace => libc::ENOSPC,
-            Self::ReadOnly => libc::EROFS,
-            Self::TooManyLinks => libc::EMLINK,
-            Self::Range => libc::ERANGE,
-            Self::Deadlock => libc::EDEADLK,
-            Self::NameTooLong => libc::ENAMETOOLONG,
-            Self::NotImplemented => libc::ENOSYS,
-            Self::NotEmpty => libc::ENOTEMPTY,
-            Self::Loop => libc::ELOOP,
-            Self::NoData => libc::ENODATA,
-            Self::NotSupported => libc::EOPNOTSUPP,
-            Self::Stale => libc::ESTALE,
-            Self::Quota => libc::EDQUOT,
-            Self::LockLost | Self::Io(_) => libc::EIO,
+            Self::Perm => linux::EPERM,
+            Self::NotFound => linux::ENOENT,
+            Self::Interrupted => linux::EINTR,
+            Self::NoDevice => linux::ENXIO,
+            Self::TooBig => linux::E2BIG,
+            Self::BadFd => linux::EBADF,
+            Self::Again => linux::EAGAIN,
+            Self::Access => linux::EACCES,
+            Self::Busy => linux::EBUSY,
+            Self::Exists => linux::EEXIST,
+            Self::CrossDevice => linux::EXDEV,
+            Self::NotDir => linux::ENOTDIR,
+            Self::IsDir => linux::EISDIR,
+            Self::Invalid => linux::EINVAL,
+            Self::TextBusy => linux::ETXTBSY,
+            Self::FileTooBig => linux::EFBIG,
+            Self::NoSpace => linux::ENOSPC,
+            Self::ReadOnly => linux::EROFS,
+            Self::TooManyLinks => linux::EMLINK,
+            Self::Range => linux::ERANGE,
+            Self::Deadlock => linux::EDEADLK,
+            Self::NameTooLong => linux::ENAMETOOLONG,
+            Self::NotImplemented => linux::ENOSYS,
+            Self::NotEmpty => linux::ENOTEMPTY,
+            Self::Loop => linux::ELOOP,
+            Self::NoData => linux::ENODATA,
+            Self::NotSupported => linux::EOPNOTSUPP,
+            Self::Stale => linux::ESTALE,
+            Self::Quota => linux::EDQUOT,
+            Self::LockLost | Self::Io(_) => linux::EIO,
         }
     }
 }

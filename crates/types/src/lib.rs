@@ -10,6 +10,7 @@ mod error;
 mod ino;
 mod interrupt;
 mod job;
+mod linux;
 pub mod metrics;
 mod name;
 mod rng;

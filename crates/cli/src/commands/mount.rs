@@ -274,7 +274,7 @@ impl Mount {
         }
     }
 
-    /// Does all that can fail before another server hands its mount over.
+    /// Does all that can fail before another mount process hands its mount over.
     fn try_out(&self, fixed: &Fixed, engine: &dyn Engine, fds: Vec<OwnedFd>) -> Result<()> {
         let journal = fds.into_iter().next().context("the guardian did not show the state of the mount")?;
         Journal::check(&journal.into())?;
@@ -437,7 +437,7 @@ fn serves_read_only(mountpoint: &Path) -> bool {
 }
 
 /// Refuses a place in a file system that the kernel makes up, such as /proc: to serve a mount the
-/// server itself has to look there.
+/// mount process itself has to look there.
 fn refuse_pseudo(mountpoint: &Path) -> Result<()> {
     // PROC_SUPER_MAGIC and the like, of linux/magic.h. `..` and links are the kernel's to follow:
     // the nearest place that exists tells.

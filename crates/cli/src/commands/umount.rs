@@ -49,12 +49,12 @@ impl Umount {
         if self.flush {
             wait_for_staged(&mountpoint)?;
         }
-        let server = server(&mountpoint);
+        let process = process(&mountpoint);
         sluice_fuse::unmount(&mountpoint, self.force)?;
-        match server {
+        match process {
             _ if self.force => {}
-            Some(server) if !server.wait() => {
-                tracing::warn!("process {} still stores what was written; it ends by itself", server.pid);
+            Some(process) if !process.wait() => {
+                tracing::warn!("process {} still stores what was written; it ends by itself", process.pid);
             }
             Some(_) => {}
             None => tracing::warn!(
@@ -67,12 +67,12 @@ impl Umount {
 
 /// The process that serves a mount. Process ids are given out again: the time of its start tells it
 /// from others.
-struct Server {
+struct MountProcess {
     pid: u64,
     start: String,
 }
 
-impl Server {
+impl MountProcess {
     fn wait(&self) -> bool {
         let deadline = Instant::now() + PATIENCE;
         while start_of(self.pid).as_ref() == Some(&self.start) {
@@ -95,10 +95,10 @@ fn start_of(pid: u64) -> Option<String> {
     fields.nth(18).map(str::to_owned)
 }
 
-fn server(mountpoint: &Path) -> Option<Server> {
+fn process(mountpoint: &Path) -> Option<MountProcess> {
     let config = internal_file::read(mountpoint, "config").ok()?;
     let pid = serde_json::from_str::<Value>(&config).ok()?.get("Pid")?.as_u64()?;
-    Some(Server { pid, start: start_of(pid)? })
+    Some(MountProcess { pid, start: start_of(pid)? })
 }
 
 /// Refuses what is no volume: whoever mounted that unmounts it by other means.

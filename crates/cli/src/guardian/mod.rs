@@ -7,8 +7,8 @@
 
 mod deaths;
 mod event;
+mod process;
 mod program;
-mod server;
 mod socket;
 mod upgrade;
 mod wire;
@@ -37,8 +37,8 @@ use sluice_fuse::Connection;
 use self::{
     deaths::{Deaths, Next},
     event::Event,
+    process::MountProcess,
     program::{Call, Program, own_executable},
-    server::Server,
     upgrade::Caller,
 };
 pub(crate) use self::{
@@ -49,16 +49,16 @@ pub(crate) use self::{
 use crate::{
     background,
     fixed::Fixed,
-    server_process::{HANDED_OVER, VOLUME_GONE, steady},
+    mount_process::{HANDED_OVER, VOLUME_GONE, steady},
 };
 
-/// How long a server may take to store unsaved data before another takes over.
+/// How long a mount process may take to store unsaved data before another takes over.
 const HAND_OVER: Duration = Duration::from_mins(1);
 
 /// How long a successor may take until it serves. It waits for its engine for five minutes.
 const BEGIN: Duration = Duration::from_mins(6);
 
-/// Time between two checks whether a dead server cannot end.
+/// Time between two checks whether a dead mount process cannot end.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// What a successor needs.
@@ -82,14 +82,14 @@ impl Held {
 
 /// Another program that is to take over.
 struct Upgrade {
-    server: Server,
+    process: MountProcess,
     caller: Caller,
-    /// It is ready, and the running server was told to hand over.
+    /// It is ready, and the running mount process was told to hand over.
     prepared: bool,
     until: Instant,
 }
 
-/// The server before this one, until the next one serves.
+/// The mount process before this one, until the next one serves.
 struct Former {
     program: Arc<Program>,
     caller: Caller,
@@ -98,10 +98,10 @@ struct Former {
 struct Guardian<'a> {
     mountpoint: &'a Path,
     sender: Sender<Event>,
-    servers: u64,
+    processes: u64,
     /// `None` between two attempts.
-    server: Option<Server>,
-    /// Takes over if the server dies.
+    process: Option<MountProcess>,
+    /// Takes over if the mount process dies.
     program: Arc<Program>,
     held: Option<Held>,
     upgrade: Option<Upgrade>,
@@ -125,8 +125,8 @@ pub(crate) fn run(mountpoint: &Path) -> Result<ExitCode> {
     let mut guardian = Guardian {
         mountpoint,
         sender,
-        servers: 0,
-        server: None,
+        processes: 0,
+        process: None,
         program,
         held: None,
         upgrade: None,
@@ -136,7 +136,7 @@ pub(crate) fn run(mountpoint: &Path) -> Result<ExitCode> {
         begins: None,
         ending: false,
     };
-    guardian.server = Some(guardian.start(&Arc::clone(&guardian.program), &Message::Mount, &[])?);
+    guardian.process = Some(guardian.start(&Arc::clone(&guardian.program), &Message::Mount, &[])?);
     loop {
         let event = guardian.next(&events)?;
         if let Some(code) = guardian.handle(event)? {
@@ -158,7 +158,7 @@ fn listen(sender: Sender<Event>) -> Result<()> {
     Ok(())
 }
 
-/// Prints the last message of a server in its place.
+/// Prints the last message of a mount process in its place.
 fn pass_on(message: &str) {
     let _ = writeln!(std::io::stderr(), "{message}");
     background::failed(message);
@@ -176,9 +176,14 @@ impl Guardian<'_> {
         }
     }
 
-    fn start(&mut self, program: &Arc<Program>, first: &Message, fds: &[BorrowedFd<'_>]) -> Result<Server> {
-        self.servers += 1;
-        Server::start(self.servers, program, (first, fds), &self.sender)
+    fn start(
+        &mut self,
+        program: &Arc<Program>,
+        first: &Message,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<MountProcess> {
+        self.processes += 1;
+        MountProcess::start(self.processes, program, (first, fds), &self.sender)
             .context("cannot start a process that serves")
     }
 
@@ -189,30 +194,30 @@ impl Guardian<'_> {
             Event::Signal(_) => return Ok(self.end()),
             Event::Message(number, message, fds) => self.receive(number, message, fds),
             Event::Closed(number) => {
-                let upgrade = self.upgrade.as_mut().map(|upgrade| &mut upgrade.server);
-                for server in self.server.iter_mut().chain(upgrade) {
-                    server.closed |= server.number == number;
+                let upgrade = self.upgrade.as_mut().map(|upgrade| &mut upgrade.process);
+                for process in self.process.iter_mut().chain(upgrade) {
+                    process.closed |= process.number == number;
                 }
             }
             Event::Caller(caller) => self.begin_upgrade(caller),
             Event::Late => self.late(),
         }
-        if self.upgrade.as_ref().is_some_and(|upgrade| upgrade.server.has_ended()) {
+        if self.upgrade.as_ref().is_some_and(|upgrade| upgrade.process.has_ended()) {
             self.give_up_upgrade("");
         }
-        match self.server.take_if(|server| server.has_ended()) {
-            Some(server) => self.ended(&server),
+        match self.process.take_if(|process| process.has_ended()) {
+            Some(process) => self.ended(&process),
             None => Ok(None),
         }
     }
 
-    /// Reaps children that ended: servers, and any process if this is the first process of a
-    /// container.
+    /// Reaps children that ended: mount processes, and any process if this is the first process of
+    /// a container.
     fn reap(&mut self) {
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
-            let upgrade = self.upgrade.as_mut().map(|upgrade| &mut upgrade.server);
-            for server in self.server.iter_mut().chain(upgrade).filter(|server| server.pid == pid) {
-                server.status = Some(status);
+            let upgrade = self.upgrade.as_mut().map(|upgrade| &mut upgrade.process);
+            for process in self.process.iter_mut().chain(upgrade).filter(|process| process.pid == pid) {
+                process.status = Some(status);
             }
         }
     }
@@ -221,27 +226,31 @@ impl Guardian<'_> {
     fn end(&mut self) -> Option<ExitCode> {
         let again = std::mem::replace(&mut self.ending, true);
         self.give_up_upgrade("the mount is told to end");
-        match &mut self.server {
-            Some(server) if server.serves => server.ask_to_end(),
-            Some(server) if self.held.is_some() && again => {
-                tracing::warn!("a second signal: the mount is taken away though its server is not back");
-                server.signal(Signal::KILL);
+        match &mut self.process {
+            Some(process) if process.serves => process.ask_to_end(),
+            Some(process) if self.held.is_some() && again => {
+                tracing::warn!(
+                    "a second signal: the mount is taken away though its mount process is not back"
+                );
+                process.signal(Signal::KILL);
                 return Some(self.leave());
             }
             // It learns of that when it serves.
             Some(_) if self.held.is_some() => {
-                tracing::info!("the mount ends once its server is back; a second signal ends it at once");
+                tracing::info!(
+                    "the mount ends once its mount process is back; a second signal ends it at once"
+                );
             }
             // It has not mounted yet, or has just mounted and may have received the signal too. A
             // second signal would end it at once.
-            Some(server) if !again => server.ask_to_end(),
-            Some(server) => server.signal(Signal::TERM),
+            Some(process) if !again => process.ask_to_end(),
+            Some(process) => process.signal(Signal::TERM),
             None => return Some(self.leave()),
         }
         None
     }
 
-    /// Unmounts although no server is left.
+    /// Unmounts although no mount process is left.
     fn leave(&self) -> ExitCode {
         if let Err(why) = sluice_fuse::unmount(self.mountpoint, true) {
             tracing::error!("{why}");
@@ -250,39 +259,39 @@ impl Guardian<'_> {
     }
 
     fn receive(&mut self, number: u64, message: Message, fds: Vec<OwnedFd>) {
-        if let Some(upgrade) = self.upgrade.as_mut().filter(|upgrade| upgrade.server.number == number) {
+        if let Some(upgrade) = self.upgrade.as_mut().filter(|upgrade| upgrade.process.number == number) {
             match message {
                 Message::Prepared => {
                     upgrade.prepared = true;
                     upgrade.until = Instant::now() + HAND_OVER + Duration::from_secs(15);
-                    if let Some(server) = &self.server {
-                        server.send(&Message::HandOver(HAND_OVER.as_secs()), &[]);
+                    if let Some(process) = &self.process {
+                        process.send(&Message::HandOver(HAND_OVER.as_secs()), &[]);
                     }
                 }
                 Message::Failed(message, unreachable) => {
-                    upgrade.server.message = Some((message, unreachable));
+                    upgrade.process.message = Some((message, unreachable));
                 }
                 _ => {}
             }
             return;
         }
-        let Some(server) = self.server.as_mut().filter(|server| server.number == number) else { return };
+        let Some(process) = self.process.as_mut().filter(|process| process.number == number) else { return };
         match message {
             Message::Ready(connection, fixed) => {
-                server.serves = true;
+                process.serves = true;
                 self.begins = None;
                 let first = self.held.is_none();
                 self.held = Some(Held { connection, fixed, fds });
                 self.deaths.serves();
                 self.ready(first);
             }
-            Message::Failed(message, unreachable) => server.message = Some((message, unreachable)),
+            Message::Failed(message, unreachable) => process.message = Some((message, unreachable)),
             Message::Refused(why) => self.give_up_upgrade(&why),
             _ => {}
         }
     }
 
-    /// The server serves.
+    /// The mount process serves.
     fn ready(&mut self, first: bool) {
         if let Some(mut former) = self.former.take() {
             tracing::info!("{} is served by another program now", self.mountpoint.display());
@@ -297,11 +306,11 @@ impl Guardian<'_> {
             }
             background::ready();
         }
-        // A server that was asked to end before it reported that it serves knows of that.
+        // A mount process that was asked to end before it reported that it serves knows of that.
         if self.ending
-            && let Some(server) = self.server.as_mut().filter(|server| !server.asked_to_end)
+            && let Some(process) = self.process.as_mut().filter(|process| !process.asked_to_end)
         {
-            server.ask_to_end();
+            process.ask_to_end();
         }
     }
 
@@ -311,7 +320,7 @@ impl Guardian<'_> {
             return;
         }
         let idle = self.upgrade.is_none() && self.former.is_none() && !self.ending;
-        let Some(held) = self.held.as_ref().filter(|_| idle && self.server.is_some()) else {
+        let Some(held) = self.held.as_ref().filter(|_| idle && self.process.is_some()) else {
             return caller.answer(&Err("the mount is about to change already; try again".into()));
         };
         let taken = caller.executable.try_clone();
@@ -323,26 +332,26 @@ impl Guardian<'_> {
             .map_err(anyhow::Error::from)
             .and_then(|executable| self.start(&Arc::new(Program::new(executable, call)), &message, &fds));
         match started {
-            Ok(server) => {
+            Ok(process) => {
                 let until = Instant::now() + background::patience();
-                self.upgrade = Some(Upgrade { server, caller, prepared: false, until });
+                self.upgrade = Some(Upgrade { process, caller, prepared: false, until });
             }
             Err(why) => caller.answer(&Err(format!("{why:#}"))),
         }
     }
 
-    /// The running server continues.
+    /// The running mount process continues.
     fn give_up_upgrade(&mut self, why: &str) {
         let Some(mut upgrade) = self.upgrade.take() else { return };
-        upgrade.server.signal(Signal::KILL);
+        upgrade.process.signal(Signal::KILL);
         let message = upgrade
-            .server
+            .process
             .message
             .take()
             .map(|(message, _)| message.trim_start_matches("sluice: ").to_owned());
         let why = match message {
             Some(message) => message,
-            None if why.is_empty() => format!("the new server ended ({})", upgrade.server.how()),
+            None if why.is_empty() => format!("the new mount process ended ({})", upgrade.process.how()),
             None => why.to_owned(),
         };
         tracing::warn!("{} is not upgraded: {why}", self.mountpoint.display());
@@ -352,43 +361,43 @@ impl Guardian<'_> {
     fn late(&mut self) {
         self.reap();
         let mounted = self.held.as_ref().is_some_and(Held::is_mounted);
-        if let Some(server) = self.server.as_mut().filter(|_| mounted) {
-            server.look();
+        if let Some(process) = self.process.as_mut().filter(|_| mounted) {
+            process.look();
         }
         let now = Instant::now();
         if self.begins.take_if(|begins| *begins <= now).is_some()
-            && let Some(server) = &self.server
+            && let Some(process) = &self.process
         {
             tracing::error!("a successor does not serve after {BEGIN:?}: it is ended");
-            server.signal(Signal::KILL);
+            process.signal(Signal::KILL);
         }
         if self.again.take_if(|again| *again <= now).is_some() {
             self.succeed();
         }
         if let Some(upgrade) = self.upgrade.as_ref().filter(|upgrade| upgrade.until <= now) {
             let why = if upgrade.prepared {
-                "the server did not hand over"
+                "the mount process did not hand over"
             } else {
-                "the new server was not ready"
+                "the new mount process was not ready"
             };
             self.give_up_upgrade(&format!("{why} in time"));
         }
     }
 
-    /// The server has ended.
-    fn ended(&mut self, server: &Server) -> Result<Option<ExitCode>> {
+    /// The mount process has ended.
+    fn ended(&mut self, process: &MountProcess) -> Result<Option<ExitCode>> {
         self.begins = None;
-        let (code, how) = (server.code(), server.how());
+        let (code, how) = (process.code(), process.how());
         let Some(held) = &self.held else {
-            let Some((message, _)) = &server.message else {
+            let Some((message, _)) = &process.message else {
                 bail!("the process that serves ended before it mounted ({how})")
             };
             pass_on(message);
             return Ok(Some(ExitCode::from(code.unwrap_or(1))));
         };
         let gone = !held.is_mounted();
-        if gone || server.serves && matches!(code, Some(0 | VOLUME_GONE)) {
-            if let Some((message, _)) = &server.message {
+        if gone || process.serves && matches!(code, Some(0 | VOLUME_GONE)) {
+            if let Some((message, _)) = &process.message {
                 pass_on(message);
             } else if code.is_none() {
                 tracing::error!("the process that served {} died ({how})", self.mountpoint.display());
@@ -396,29 +405,33 @@ impl Guardian<'_> {
             self.give_up_upgrade("the mount has ended");
             return Ok(Some(ExitCode::from(code.unwrap_or(1))));
         }
-        let handed_over = server.serves && code == Some(HANDED_OVER);
+        let handed_over = process.serves && code == Some(HANDED_OVER);
         if let Some(upgrade) = self.upgrade.take_if(|upgrade| upgrade.prepared) {
             if !handed_over {
-                tracing::error!("the server died while it handed over ({how}): what was not stored is lost");
+                tracing::error!(
+                    "the mount process died while it handed over ({how}): what was not stored is lost"
+                );
             }
             self.promote(upgrade);
             return Ok(None);
         }
         if let Some(mut former) = self.former.take() {
-            former.caller.answer(&Err(format!("the new server ended ({how}); the former program goes on")));
+            former
+                .caller
+                .answer(&Err(format!("the new mount process ended ({how}); the former program goes on")));
             self.program = former.program;
         }
-        self.give_up_upgrade("the server died meanwhile; try again");
+        self.give_up_upgrade("the mount process died meanwhile; try again");
         if self.ending && !handed_over {
             tracing::error!("the process that served {} died ({how})", self.mountpoint.display());
             return Ok(Some(self.leave()));
         }
-        let next = match &server.message {
+        let next = match &process.message {
             _ if handed_over => Next::Start,
-            Some((_, true)) if !server.serves => self.deaths.not_reached(Instant::now()),
+            Some((_, true)) if !process.serves => self.deaths.not_reached(Instant::now()),
             _ => self.deaths.died(Instant::now()),
         };
-        let what = if server.serves { "died" } else { "could not begin" };
+        let what = if process.serves { "died" } else { "could not begin" };
         let point = self.mountpoint.display();
         match next {
             Next::Start => {
@@ -442,8 +455,8 @@ impl Guardian<'_> {
         let Some(held) = self.held.take() else { return };
         let message = Message::Resume(held.connection.clone());
         match self.start(&Arc::clone(&self.program), &message, &held.fds()) {
-            Ok(server) => {
-                self.server = Some(server);
+            Ok(process) => {
+                self.process = Some(process);
                 self.begins = Some(Instant::now() + BEGIN);
             }
             Err(why) => {
@@ -457,10 +470,10 @@ impl Guardian<'_> {
     /// The other program takes over.
     fn promote(&mut self, upgrade: Upgrade) {
         let Some(held) = &self.held else { return };
-        upgrade.server.send(&Message::Resume(held.connection.clone()), &held.fds());
-        let program = std::mem::replace(&mut self.program, Arc::clone(&upgrade.server.program));
+        upgrade.process.send(&Message::Resume(held.connection.clone()), &held.fds());
+        let program = std::mem::replace(&mut self.program, Arc::clone(&upgrade.process.program));
         self.former = Some(Former { program, caller: upgrade.caller });
-        self.server = Some(upgrade.server);
+        self.process = Some(upgrade.process);
         self.begins = Some(Instant::now() + BEGIN);
     }
 }

@@ -59,7 +59,7 @@ impl Program {
         Self { executable, call }
     }
 
-    /// Starts it as a server that talks to its guardian through `channel`.
+    /// Starts it as a mount process that talks to its guardian through `channel`.
     pub(super) fn start(&self, channel: OwnedFd) -> io::Result<Child> {
         let text = |bytes: &Vec<u8>| OsString::from_vec(bytes.clone());
         let arguments: Vec<OsString> = self.call.arguments.iter().map(text).collect();

@@ -19,7 +19,7 @@ use sluice_fuse::Connection;
 use super::wire::{self, Message};
 use crate::fixed::Fixed;
 
-/// Set for a server. Its standard input is the way to its guardian.
+/// Set for a mount process. Its standard input is the way to its guardian.
 const SERVER: &str = "SLUICE_SERVER";
 
 static SOCKET: OnceLock<Option<GuardianSocket>> = OnceLock::new();
@@ -30,12 +30,12 @@ pub(crate) struct GuardianSocket {
     channel: OwnedFd,
 }
 
-/// Makes of `command` one that runs a server.
+/// Makes of `command` one that runs a mount process.
 pub(super) fn mark(command: &mut Command) {
     command.env(SERVER, "1");
 }
 
-/// The socket to this process' guardian, if it is a server.
+/// The socket to this process' guardian, if it is a mount process.
 pub(crate) fn socket() -> Option<&'static GuardianSocket> {
     SOCKET
         .get_or_init(|| {

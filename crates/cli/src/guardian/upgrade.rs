@@ -25,8 +25,8 @@ use super::{
 
 /// How long a caller may take to say what it wants.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a guardian may take to report the result of an upgrade: another server starts, and the
-/// old one stores unsaved data.
+/// How long a guardian may take to report the result of an upgrade: another mount process starts,
+/// and the old one stores unsaved data.
 const ANSWER: Duration = Duration::from_mins(5);
 /// How long a guardian may take until it listens, after its mount is visible.
 const LISTENS: Duration = Duration::from_secs(10);

@@ -29,23 +29,24 @@ pub(super) const DESCRIPTORS: usize = 253;
 /// A message of either.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Message {
-    /// To the server: mount, and serve.
+    /// To the mount process: mount, and serve.
     Mount,
-    /// To the server: get all ready to take up a mount of which this is so. Beside it: the journal.
+    /// To the mount process: get all ready to take up a mount of which this is so. Beside it: the
+    /// journal.
     Prepare(Fixed),
-    /// To the server: take up this mount. Beside it: the journal, and the kernel's device.
+    /// To the mount process: take up this mount. Beside it: the journal, and the kernel's device.
     Resume(Connection),
-    /// To the server: store everything, and end without unmounting, within so many seconds.
+    /// To the mount process: store everything, and end without unmounting, within so many seconds.
     HandOver(u64),
-    /// To the server: a signal asked for the end.
+    /// To the mount process: a signal asked for the end.
     End,
-    /// Of the server: it can take up the mount.
+    /// Of the mount process: it can take up the mount.
     Prepared,
-    /// Of the server: it serves. Beside it: the journal, and the kernel's device.
+    /// Of the mount process: it serves. Beside it: the journal, and the kernel's device.
     Ready(Connection, Fixed),
-    /// Of the server: it cannot hand over, and serves on.
+    /// Of the mount process: it cannot hand over, and serves on.
     Refused(String),
-    /// Of the server: why it ends, and whether that is an engine that cannot be reached.
+    /// Of the mount process: why it ends, and whether that is an engine that cannot be reached.
     Failed(String, bool),
 }
 
@@ -80,7 +81,7 @@ pub(super) fn receive(from: impl AsFd) -> io::Result<Option<(Message, Vec<OwnedF
         }
         match serde_json::from_slice(&buffer[..size]) {
             Ok(message) => return Ok(Some((message, fds))),
-            Err(why) => tracing::warn!("guardian and server do not understand each other: {why}"),
+            Err(why) => tracing::warn!("guardian and mount process do not understand each other: {why}"),
         }
     }
 }

@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     config::{CacheConfig, Verify},
+    free_space::free_ratio,
     layout::{BlockKey, Layout},
     stats::Stats,
 };
@@ -305,10 +306,7 @@ impl Dir {
         let mut health = self.health.lock();
         if health.looked.is_none_or(|at| at.elapsed() > CHECK_INTERVAL) {
             health.looked = Some(Instant::now());
-            let share =
-                |free: u64, all: u64| all > 0 && (free as f64) < self.config.free_space_ratio * all as f64;
-            health.full = rustix::fs::statvfs(&self.root)
-                .is_ok_and(|stat| share(stat.f_bavail, stat.f_blocks) || share(stat.f_favail, stat.f_files));
+            health.full = free_ratio(&self.root).is_ok_and(|free| free < self.config.free_space_ratio);
         }
         health.full
     }

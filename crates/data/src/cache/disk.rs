@@ -16,7 +16,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use rustix::io::Errno;
 
 use super::{
     dir::Dir,
@@ -145,12 +144,7 @@ impl DiskCache {
                 Some(done)
             }
             // It says nothing about the file.
-            Err(Damaged::Io(error))
-                if matches!(
-                    Errno::from_io_error(&error),
-                    Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM)
-                ) =>
-            {
+            Err(Damaged::Io(error)) if lacks_resources(&error) => {
                 tracing::warn!(path = %dir.path(key).display(), %error, "a cache file could not be read");
                 None
             }
@@ -243,6 +237,20 @@ impl DiskCache {
         };
         self.dirs.iter().max_by_key(lot).unwrap_or(&self.dirs[0])
     }
+}
+
+/// Whether a file could not be opened or read because this process or the system has too many open
+/// files, or no memory.
+#[cfg(unix)]
+fn lacks_resources(error: &std::io::Error) -> bool {
+    use rustix::io::Errno;
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
+}
+
+/// Whether a file could not be opened or read because there is no memory.
+#[cfg(not(unix))]
+fn lacks_resources(error: &std::io::Error) -> bool {
+    error.kind() == ErrorKind::OutOfMemory
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write},
     ops::Range,
-    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::{
         Arc, LazyLock,
@@ -17,7 +16,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use rustix::buffer::spare_capacity;
+use sluice_object::positional::{read_at, read_into_spare};
 use sluice_types::Rng;
 
 use super::SecondChance;
@@ -167,7 +166,11 @@ pub(crate) fn write(path: &Path, data: &[u8], checksums: bool, mode: u32) -> io:
 
 fn try_write(temporary: &Path, data: &[u8], checksums: bool, mode: u32) -> io::Result<()> {
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(mode);
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
+    #[cfg(not(unix))]
+    let _ = mode;
     let mut file = match options.open(temporary) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             if let Some(parent) = temporary.parent() {
@@ -240,11 +243,11 @@ fn append(file: &File, offset: u64, len: usize, bytes: &mut Vec<u8>) -> io::Resu
         // too.
         let missing = end - bytes.len();
         let read = if bytes.capacity() - bytes.len() == missing {
-            rustix::io::pread(file, spare_capacity(bytes), at)?
+            read_into_spare(file, bytes, at)?
         } else {
             let had = bytes.len();
             bytes.resize(end, 0);
-            let read = rustix::io::pread(file, &mut bytes[had..], at).inspect_err(|_| bytes.truncate(had))?;
+            let read = read_at(file, &mut bytes[had..], at).inspect_err(|_| bytes.truncate(had))?;
             bytes.truncate(had + read);
             read
         };

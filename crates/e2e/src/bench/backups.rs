@@ -39,7 +39,10 @@ fn beside(turn: &Turn, volume: &mut Volume, backups: bool) -> anyhow::Result<(f6
         rig::until("a first backup", PATIENCE, || made(volume) > 0)?;
     }
     let before = made(volume);
-    let rate = metadata::beside(turn, volume, if backups { "/with" } else { "/without" })?;
+    // What a backup costs is not spread evenly over its time: as many files as the volume has take
+    // longer than one backup.
+    let dir = if backups { "/with" } else { "/without" };
+    let rate = metadata::beside(turn, volume, dir, turn.plan.sizes.backed)?;
     if backups {
         rig::until("a whole backup", PATIENCE, || made(volume) > before)?;
     }

@@ -75,9 +75,9 @@ pub(super) fn fill(turn: &Turn, volume: &Volume, files: usize) -> anyhow::Result
     mdtest(turn, volume, Work::flat(100, files)).map(drop)
 }
 
-/// Files a second made in a new directory, ten times as many as [`many`] makes.
-pub(super) fn beside(turn: &Turn, volume: &Volume, dir: &str) -> anyhow::Result<f64> {
-    mdtest_in(turn, volume, Work::flat(100, 10 * turn.plan.sizes.many), dir)
+/// Files a second made in a new directory, so many of them.
+pub(super) fn beside(turn: &Turn, volume: &Volume, dir: &str, files: usize) -> anyhow::Result<f64> {
+    mdtest_in(turn, volume, Work::flat(100, files), dir)
 }
 
 fn mdtest(turn: &Turn, volume: &Volume, work: Work) -> anyhow::Result<f64> {

@@ -133,7 +133,14 @@ const GROUPS: &[Group] = &[
         rival: program,
     },
     Group {
-        engines: ALL,
+        engines: &[
+            Engine::Redis,
+            Engine::Sqlite,
+            Engine::Postgres,
+            Engine::Mariadb,
+            Engine::Tikv,
+            Engine::Etcd,
+        ],
         usual: LOCAL,
         rows: &[
             Row { name: "dump json", unit: SECONDS, targets: Targets { mariadb: 20.0, ..all(1.5) } },

@@ -102,7 +102,7 @@ impl Load {
         })
     }
 
-    /// Ends the work; how many files told of a loss. Servers went `deaths` times.
+    /// Ends the work; how many files told of a loss. Mount processes went `deaths` times.
     pub(super) fn end(self, deaths: u64) -> anyhow::Result<u64> {
         self.shared.stop.store(true, Ordering::SeqCst);
         until("programs to end", PATIENCE, || self.threads.iter().all(JoinHandle::is_finished))?;

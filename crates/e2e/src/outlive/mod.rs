@@ -19,10 +19,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Deaths of one guardian's servers: at five in a minute it gives up.
+/// Deaths of one guardian's mount processes: at five in a minute it gives up.
 const DEATHS: u64 = 4;
 
-/// How a server goes.
+/// How a mount process goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Way {
     /// It is killed, and its guardian starts another.
@@ -40,11 +40,11 @@ pub struct Plan {
     pub engine: Engine,
     /// A folder to work in.
     pub within: PathBuf,
-    /// How servers go.
+    /// How mount processes go.
     pub way: Way,
     /// Further flags of `mount`.
     pub mount: Vec<String>,
-    /// How many servers go.
+    /// How many mount processes go.
     pub rounds: u64,
     /// Where the random numbers begin.
     pub seed: u64,
@@ -65,7 +65,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
             format!("rounds from {done} on of seed {}; the mounts said:\n{}", plan.seed, volume.last_words())
         })?;
         done += rounds;
-        println!("{done} servers went, nothing that was stored is lost, fsck is clean");
+        println!("{done} mount processes went, nothing that was stored is lost, fsck is clean");
     }
     times.sort_unstable();
     let (Some(median), Some(most)) = (times.get(times.len() / 2), times.last()) else { return Ok(()) };
@@ -93,7 +93,7 @@ fn one_mount(
         load.progress(rng.random_range(1..150))?;
         let begin = Instant::now();
         match plan.way {
-            Way::Killed => kill_process(server(volume)?, Signal::KILL)?,
+            Way::Killed => kill_process(process(volume)?, Signal::KILL)?,
             Way::Upgraded => upgrade(volume, &point, &options)?,
         }
         answers(&point, round)?;
@@ -113,15 +113,15 @@ fn one_mount(
 }
 
 /// The process that serves the newest mount.
-fn server(volume: &Volume) -> anyhow::Result<Pid> {
+fn process(volume: &Volume) -> anyhow::Result<Pid> {
     let guardian = volume.guardian()?;
     let mut found = None;
-    until("the guardian to have a server", PATIENCE, || {
+    until("the guardian to have a mount process", PATIENCE, || {
         let children = std::fs::read_to_string(format!("/proc/{guardian}/task/{guardian}/children"));
         found = children.ok().and_then(|text| text.split_whitespace().next()?.parse().ok());
         found.is_some()
     })?;
-    found.and_then(Pid::from_raw).context("no server")
+    found.and_then(Pid::from_raw).context("no mount process")
 }
 
 fn upgrade(volume: &Volume, point: &Path, options: &[&str]) -> anyhow::Result<()> {
@@ -131,7 +131,7 @@ fn upgrade(volume: &Volume, point: &Path, options: &[&str]) -> anyhow::Result<()
     volume.command(&[&head, options, &[&volume.meta, &point]].concat()).map(drop)
 }
 
-/// Waits until the mount answers something that nobody knows but its server.
+/// Waits until the mount answers something that nobody knows but its mount process.
 fn answers(point: &Path, round: u64) -> anyhow::Result<()> {
     let name = point.join(format!("not-there-{round}"));
     match std::fs::metadata(name) {

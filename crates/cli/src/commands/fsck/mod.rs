@@ -1,25 +1,26 @@
 //! `sluice fsck`: checks that all data of a volume exists, and that its metadata is consistent.
 //!
-//! What must stay true: without `--repair` or `--sync-dir-stat` nothing is changed. Not even a
-//! session is created. The memory use does not depend on the size of the volume or on the number of
-//! findings.
+//! What must stay true: without `--repair`, `--sync-dir-stat` or `--store-findings` nothing is
+//! changed. Not even a session is created. The memory use does not depend on the size of the volume
+//! or on the number of findings.
 
 mod objects;
 mod report;
 
-use std::{process::ExitCode, sync::Arc};
+use std::{process::ExitCode, sync::Arc, time::Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use serde_json::{Map, Value};
 use sluice_meta::{
-    Interrupt, Meta, Options,
+    FSCK_REPORT, Interrupt, Meta, Options,
     check::{Finding, Repair, Report, Severity},
     sort::SortSpace,
 };
 use sluice_types::{Clock, SystemClock, Time};
 
 use crate::{
-    engines,
+    engines, findings,
     flags::{SortFlags, StoreFlags},
     progress::Progress,
     sizes, tree, volume,
@@ -55,10 +56,42 @@ pub(crate) struct Fsck {
     /// Correct what directories say they hold
     #[arg(long)]
     sync_dir_stat: bool,
+    /// Store what was found in the volume, where the console shows it; --repair does so
+    #[arg(long, conflicts_with = "path")]
+    store_findings: bool,
     #[command(flatten)]
     sort: SortFlags,
     #[command(flatten)]
     store: StoreFlags,
+}
+
+/// What was found.
+struct Counts {
+    inodes: u64,
+    slices: u64,
+    wrong: u64,
+    /// Blocks that are missing or damaged.
+    faults: u64,
+    leaked: u64,
+    advisory: u64,
+}
+
+impl Counts {
+    /// For the console.
+    fn report(&self, repaired: bool) -> Map<String, Value> {
+        let numbers = [
+            ("inodes", self.inodes),
+            ("slices", self.slices),
+            ("errors", self.wrong),
+            ("blocks", self.faults),
+            ("leaked", self.leaked),
+            ("advisory", self.advisory),
+        ];
+        let mut report: Map<_, _> =
+            numbers.into_iter().map(|(name, number)| (name.to_owned(), number.into())).collect();
+        report.insert("repaired".into(), repaired.into());
+        report
+    }
 }
 
 /// Whether others use the volume while it is checked.
@@ -89,7 +122,7 @@ impl Busy {
 
 impl Fsck {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        let changes = self.repair || self.sync_dir_stat;
+        let (begun, changes) = (Instant::now(), self.repair || self.sync_dir_stat);
         let meta = if changes {
             volume::open_meta(&self.meta_url, "fsck", false)?
         } else {
@@ -98,19 +131,23 @@ impl Fsck {
         if changes && meta.is_read_only() {
             bail!("this version cannot change the volume; check it without --repair and --sync-dir-stat");
         }
-        let clean = self.check(&meta);
+        let counts = self.check(&meta);
         meta.close()?;
-        Ok(if clean? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        let counts = counts?;
+        if (self.repair || self.store_findings) && self.path.is_none() {
+            findings::store(&self.meta_url, (FSCK_REPORT, "fsck"), begun, counts.report(self.repair));
+        }
+        Ok(if counts.wrong == 0 && counts.faults == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    fn check(&self, meta: &Arc<Meta>) -> Result<bool> {
+    fn check(&self, meta: &Arc<Meta>) -> Result<Counts> {
         let mut busy = Busy::since_now(meta, self.repair || self.sync_dir_stat)?;
         let space = self.sort.space();
         let mut report = self.survey(meta, &space)?;
         if self.repair || self.sync_dir_stat {
             report = self.put_right(meta, report, &space, &mut busy)?;
         }
-        let (mut wrong, mut leaked, mut advisory) = (0, 0, 0);
+        let (mut wrong, mut leaked, mut advisory) = (0_u64, 0_u64, 0_u64);
         for finding in report.findings.all()? {
             let finding = finding?;
             // Without a record it is counted when somebody asks.
@@ -140,7 +177,8 @@ impl Fsck {
         } else if !self.repair && wrong + leaked + advisory > 0 {
             outln!("`sluice fsck --repair` puts right what can be");
         }
-        Ok(wrong == 0 && faults == 0)
+        let (inodes, slices) = (report.inodes, report.slices.count());
+        Ok(Counts { inodes, slices, wrong, faults, leaked, advisory })
     }
 
     fn survey(&self, meta: &Meta, space: &SortSpace) -> Result<Report> {

@@ -20,14 +20,15 @@ mod clean;
 mod compare;
 mod scan;
 
-use std::{env, process::ExitCode, sync::Arc};
+use std::{env, process::ExitCode, sync::Arc, time::Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use futures::{StreamExt, stream};
+use serde_json::{Map, Value, json};
 use sluice_data::{BlockKey, Layout};
 use sluice_meta::{
-    Meta,
+    GC_REPORT, Meta,
     sort::{SortSpace, Sorted, Sorter},
 };
 use sluice_object::ObjectStore;
@@ -37,6 +38,7 @@ use tokio::runtime::Runtime;
 use self::compare::{SliceState, compare};
 use crate::{
     blocks::{Object, object_of, object_record},
+    findings,
     flags::{SortFlags, StoreFlags},
     progress::Progress,
     signals, volume,
@@ -69,6 +71,9 @@ pub(crate) struct Gc {
     /// Objects deleted, and chunks compacted, at once
     #[arg(short = 'p', long, value_name = "N", default_value_t = 10)]
     threads: usize,
+    /// Store what was found in the volume, where the console shows it; --delete and --compact do so
+    #[arg(long)]
+    store_findings: bool,
     #[command(flatten)]
     sort: SortFlags,
     #[command(flatten)]
@@ -90,7 +95,7 @@ impl Tally {
 }
 
 /// What was found.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Found {
     scanned: u64,
     valid: Tally,
@@ -100,6 +105,27 @@ struct Found {
     skipped: Tally,
     delayed_slices: Tally,
     deleted_files: Tally,
+}
+
+impl Found {
+    /// For the console.
+    fn report(&self, deleted: bool) -> Map<String, Value> {
+        let tallies = [
+            ("valid", self.valid),
+            ("pending", self.pending),
+            ("compacted", self.compacted),
+            ("leaked", self.leaked),
+            ("skipped", self.skipped),
+            ("delayed_slices", self.delayed_slices),
+            ("deleted_files", self.deleted_files),
+        ];
+        let shown = |tally: Tally| json!({ "count": tally.count, "bytes": tally.bytes });
+        let mut report: Map<_, _> =
+            tallies.into_iter().map(|(name, tally)| (name.to_owned(), shown(tally))).collect();
+        report.insert("scanned".into(), self.scanned.into());
+        report.insert("deleted".into(), deleted.into());
+        report
+    }
 }
 
 /// What every step needs.
@@ -116,7 +142,7 @@ pub(super) struct Collector<'a> {
 impl Gc {
     pub(crate) fn run(self) -> Result<ExitCode> {
         ensure!(self.threads > 0, "--threads has to be at least 1");
-        let oldest = SystemClock.now().sec - spared_age()?;
+        let (begun, oldest) = (Instant::now(), SystemClock.now().sec - spared_age()?);
         let changes = self.delete || self.compact;
         let interrupt = signals::interrupt()?;
         let meta = volume::open_meta(&self.meta_url, "gc", !changes)?;
@@ -125,12 +151,15 @@ impl Gc {
         }
         let collected = self.collect(&meta, oldest, interrupt);
         let closed = meta.close();
-        collected?;
+        let found = collected?;
         closed?;
+        if changes || self.store_findings {
+            findings::store(&self.meta_url, (GC_REPORT, "gc"), begun, found.report(self.delete));
+        }
         Ok(ExitCode::SUCCESS)
     }
 
-    fn collect(&self, meta: &Arc<Meta>, oldest: i64, interrupt: Interrupt) -> Result<()> {
+    fn collect(&self, meta: &Arc<Meta>, oldest: i64, interrupt: Interrupt) -> Result<Found> {
         let format = meta.env().format();
         let config = self.store.config(&format)?;
         let store = sluice_object::open(&config)?;
@@ -152,7 +181,7 @@ fn spared_age() -> Result<i64> {
 }
 
 impl Collector<'_> {
-    fn collect(&self, oldest: i64) -> Result<()> {
+    fn collect(&self, oldest: i64) -> Result<Found> {
         let mut found = Found::default();
         let cleaned = self.clean(&mut found)?;
         let objects = self.list(oldest, &mut found)?;
@@ -187,7 +216,7 @@ impl Collector<'_> {
         if leaked.count > 0 && !self.args.delete {
             outln!("`sluice gc --delete` deletes leaked objects");
         }
-        Ok(())
+        Ok(found)
     }
 
     /// Fails after a signal.

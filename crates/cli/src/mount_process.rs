@@ -6,7 +6,7 @@ use rustix::process::{Resource, Rlimit};
 
 /// Exit code when the volume is gone, as `JuiceFS` has it.
 pub(crate) const VOLUME_GONE: u8 = 11;
-/// Exit code when another server goes on.
+/// Exit code when another mount process goes on.
 pub(crate) const HANDED_OVER: u8 = 12;
 
 /// Whatever makes a process that others rest on steadier, as far as it is permitted: descriptors,
@@ -20,7 +20,7 @@ pub(crate) fn steady() {
     }
 }
 
-/// A server's priority, as far as it is permitted.
+/// A mount process's priority, as far as it is permitted.
 pub(crate) fn raise_priority() {
     let _ = rustix::process::setpriority_process(None, -19);
 }

@@ -21,9 +21,9 @@ use super::{
     wire::{self, Message},
 };
 
-/// One server.
+/// One mount process.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(super) struct MountProcess {
     pub(super) number: u64,
     pub(super) program: Arc<Program>,
     pub(super) pid: Pid,
@@ -40,7 +40,7 @@ pub(super) struct Server {
     stuck: u8,
 }
 
-impl Server {
+impl MountProcess {
     /// Starts one and sends it the message `first`. Its own messages come as events under its
     /// `number`.
     pub(super) fn start(
@@ -80,7 +80,7 @@ impl Server {
     /// Tells it something. That it is gone is told otherwise.
     pub(super) fn send(&self, message: &Message, fds: &[BorrowedFd<'_>]) {
         if let Err(why) = wire::send(self.channel.as_fd(), message, fds) {
-            tracing::debug!("the server cannot be told: {why}");
+            tracing::debug!("the mount process cannot be told: {why}");
         }
     }
 

@@ -1,0 +1,131 @@
+//! A JSON dump by way of a copy: the volume is read in the order of its tables, as fast as its
+//! database returns it, into files. Then these are brought into the order of the tree.
+//!
+//! What must stay true: the copy is of one moment, and the snapshot of that moment is gone before
+//! anything else is done with the copy. While a database keeps a snapshot, it keeps old versions of
+//! records, which slow down whoever changes them.
+
+mod dirs;
+mod pieces;
+
+use std::{
+    cell::RefCell,
+    fs::File,
+    io::{self, BufReader, BufWriter, Seek, Write},
+    path::{Path, PathBuf},
+};
+
+use rustc_hash::FxHashMap;
+use sluice_meta::{
+    engine::{Engine, Scan},
+    schema::AclRule,
+    sort::{SortSpace, Sorter},
+};
+use sluice_types::Ino;
+
+use self::{
+    dirs::Dirs,
+    pieces::{encode, get, put},
+};
+use crate::{
+    DumpError,
+    head::{acls, head},
+    json::{Head, Writer},
+    log::LogEnd,
+    patience::patiently,
+    records::read_all,
+    share::Pace,
+    source::Source,
+    tree::{no_trash, write_trees},
+};
+
+/// Bytes written to a file at once.
+const BUFFER: usize = 1 << 20;
+
+/// Collections that are read one after the other, on one thread and one connection.
+const LANES: [&[Scan]; 3] =
+    [&[Scan::Nodes], &[Scan::AllEntries], &[Scan::Chunks, Scan::Symlinks, Scan::Xattrs]];
+
+/// All of a volume that a JSON dump holds, at one moment, in files without names.
+pub struct LocalCopy {
+    dir: PathBuf,
+    head: Head,
+    acls: FxHashMap<u32, AclRule>,
+    /// What belongs to inodes, in any order.
+    pieces: File,
+}
+
+impl LocalCopy {
+    /// Copies the volume of `engine` to `dir`, some 200 bytes for each file. `keep_secrets` says
+    /// whether keys and tokens for the object store stay in the settings. It is of one moment if
+    /// the engine has snapshots ([`has_snapshots`]).
+    ///
+    /// # Errors
+    /// If the database cannot be read, any record is damaged, or `dir` cannot be written.
+    pub fn take(engine: &dyn Engine, dir: &Path, keep_secrets: bool) -> Result<Self, DumpError> {
+        let log = LogEnd::read(engine)?;
+        let mut pieces = BufWriter::with_capacity(BUFFER, tempfile::tempfile_in(dir)?);
+        let source = &Source::now(engine, LANES.len(), false)?;
+        let mut head = head(source, keep_secrets)?;
+        (head.last_logged, head.lines) = (log.last, log.lines);
+        let acls = acls(source)?;
+        let mut piece = Vec::new();
+        let lanes: &[&[Scan]] = if source.is_mixed { &[] } else { &LANES };
+        read_all(source, lanes, &|_| {}, |rows| {
+            for row in &rows {
+                if encode(row, &mut piece) {
+                    put(&mut pieces, &piece)?;
+                }
+            }
+            Ok(())
+        })?;
+        let pieces = pieces.into_inner().map_err(io::IntoInnerError::into_error)?;
+        Ok(Self { dir: dir.to_owned(), head, acls, pieces })
+    }
+
+    /// Writes what [`dump_json`](crate::dump_json) would have written at that moment, and gives
+    /// `out` back. `progress` hears of entries. Takes as much room again in the folder as the copy,
+    /// and pauses for most of the time, up to some minutes.
+    ///
+    /// # Errors
+    /// If the folder of the copy or `out` cannot be written.
+    pub fn dump_json<W: Write>(
+        self,
+        out: W,
+        skip_trash: bool,
+        progress: &dyn Fn(u64),
+    ) -> Result<W, DumpError> {
+        let Self { dir, head, acls, mut pieces } = self;
+        let mut sorter = Sorter::new(&SortSpace { dir: dir.clone(), ..SortSpace::default() });
+        pieces.rewind()?;
+        let mut input = BufReader::with_capacity(BUFFER, pieces);
+        let (mut piece, mut pace) = (Vec::new(), Pace::new());
+        while get(&mut input, &mut piece)? {
+            sorter.add(&piece)?;
+            pace.step();
+        }
+        // Its room is needed.
+        drop(input);
+        let (dirs, found) = Dirs::new(&sorter.sorted()?, &dir, acls, &[Ino::ROOT, Ino::TRASH], &mut pace)?;
+        let of = |ino| found.iter().find(|node| node.ino == ino).cloned();
+        let mut roots = vec![of(Ino::ROOT).ok_or(DumpError::NoDirectory(Ino::ROOT))?];
+        if !skip_trash {
+            roots.push(of(Ino::TRASH).unwrap_or_else(no_trash));
+        }
+        let mut writer = Writer::new(out, &head);
+        let pace = RefCell::new(pace);
+        write_trees(&dirs, roots, &mut writer, &|count| {
+            progress(count);
+            pace.borrow_mut().step();
+        })?;
+        writer.finish()
+    }
+}
+
+/// Whether `engine` can show one moment of its volume, whatever others change meanwhile.
+///
+/// # Errors
+/// If the database cannot be asked.
+pub fn has_snapshots(engine: &dyn Engine) -> Result<bool, DumpError> {
+    Ok(patiently(|| engine.snapshot(1))?.is_some())
+}

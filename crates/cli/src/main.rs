@@ -1,8 +1,7 @@
 //! The program `sluice`. It parses the arguments and runs a command. Each command has a file in
 //! `commands/`.
 //!
-//! This is the only crate that names engines and reads the environment, and the only one that
-//! prints.
+//! This is the only crate that reads the environment, and the only one that prints.
 
 #![allow(clippy::struct_excessive_bools, reason = "a command line is made of switches")]
 #![allow(clippy::doc_markdown, reason = "the documentation of arguments is the help text")]

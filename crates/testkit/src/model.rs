@@ -132,6 +132,6 @@ impl Model {
     fn check_sticky(&self, dir: u64, ino: u64, who: &Caller, faults: &mut Faults) {
         let sticky = self.inodes.get(&dir).is_some_and(|inode| inode.mode & 0o1000 != 0);
         let denied = sticky && !self.owns(dir, who) && !self.owns(ino, who);
-        faults.on(denied, [FsError::Perm, FsError::Access]);
+        faults.on(denied, [FsError::Perm]);
     }
 }

@@ -4,7 +4,7 @@
 use crate::{Fault, Source, sources::DEV_CRATES};
 
 /// Each crate with the crates of the workspace that it may use. `cli` may use all that ship.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 15] = [
     ("types", &[]),
     ("meta", &["types"]),
     ("net", &["types"]),
@@ -18,6 +18,8 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("peer", &["types", "data", "net"]),
     ("vfs", &["types", "meta", "data"]),
     ("fuse", &["types", "vfs"]),
+    ("fs", &["types", "vfs"]),
+    ("open", &["types", "meta", "meta-sql", "meta-redis", "meta-kv", "object", "data", "vfs", "fs"]),
 ];
 
 /// External crates with the only crates that may use them in what ships.

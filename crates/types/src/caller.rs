@@ -26,6 +26,9 @@ pub struct Caller {
     pub gid: u32,
     /// Supplementary groups (may repeat `gid`).
     pub groups: Vec<u32>,
+    /// Whether permissions are denied to the caller in nothing. On a machine this is root. A
+    /// program that asserts its users decides it itself.
+    pub superuser: bool,
     /// Process id, 0 if unknown.
     pub pid: u32,
     /// Whether operations check permissions themselves. Off for the client's own work (background
@@ -40,23 +43,19 @@ pub struct Caller {
 impl Caller {
     /// The client itself: root, without permission checks.
     pub const fn client() -> Self {
-        Self { uid: 0, gid: 0, groups: Vec::new(), pid: 0, check: false, admitted: false }
+        Self { uid: 0, gid: 0, groups: Vec::new(), superuser: true, pid: 0, check: false, admitted: false }
     }
 
-    /// A user with one group, whose permissions are checked.
+    /// A user of this machine with one group, whose permissions are checked. Root is the
+    /// superuser.
     pub const fn user(uid: u32, gid: u32) -> Self {
-        Self { uid, gid, groups: Vec::new(), pid: 0, check: true, admitted: false }
-    }
-
-    /// Whether the caller is the superuser.
-    pub const fn is_root(&self) -> bool {
-        self.uid == 0
+        Self { uid, gid, groups: Vec::new(), superuser: uid == 0, pid: 0, check: true, admitted: false }
     }
 
     /// Whether nothing is denied to the caller: the superuser, and the client itself. A change by
     /// other callers clears setuid and setgid.
     pub const fn is_privileged(&self) -> bool {
-        !self.check || self.is_root()
+        !self.check || self.superuser
     }
 
     /// Whether modes and ACLs are not checked at all.

@@ -33,6 +33,7 @@ mod notify;
 mod observe;
 mod observed;
 mod open;
+mod paths;
 mod prefetch;
 mod printable;
 mod readdir;
@@ -41,6 +42,7 @@ mod restore;
 mod stats;
 mod timed_query;
 mod tree_requests;
+mod trees;
 mod vfs;
 mod work;
 mod xattr;
@@ -59,17 +61,22 @@ pub use metrics::{Families, MoreMetrics, OWN_LABELS};
 pub use names::NewNode;
 pub use observe::{OpKind, describe_attr, describe_entry};
 pub use open::Opened;
+pub use paths::Listed;
 pub use restore::Restored;
 pub use sluice_meta::schema::Change;
 /// Types of the metadata crate that the methods of a [`Vfs`] use.
 pub use sluice_meta::{
     Asked, Ended, Interrupt, LOCK_POLL_INTERVAL, Registered,
+    engine::Cursor,
     ops::{
         rename::RenameMode,
         setattr::{Changes, SetTime},
         truncate::Allocation,
+        walk::Walked,
         xattr::XattrMode,
     },
-    schema::{FlockKind, PlockRange},
+    schema::{AclEntry, AclRule, FlockKind, PlockRange, Quota, QuotaKey},
+    tree::{Denied, Summary, SummaryNode},
 };
+pub use trees::CloneOptions;
 pub use vfs::Vfs;

@@ -100,7 +100,10 @@ impl Vfs {
                 self.cache().learn(ino, entry.attr, moment);
                 Ok((entry, self.opened(opening, &entry.attr, flags, interrupt)))
             }
-            Err(FsError::Exists) if flags & libc::O_EXCL == 0 => {
+            // An internal name exists and cannot be opened by this way.
+            Err(FsError::Exists)
+                if flags & libc::O_EXCL == 0 && !self.internals.is_reserved(self.root(), dir, name) =>
+            {
                 drop(opening);
                 self.open_existing(caller, interrupt, &At::new(dir, Name::new(name)?), flags)
             }

@@ -11,15 +11,14 @@ use sluice_data::visible;
 use sluice_meta::{
     Interrupt,
     engine::Scan,
-    op::At,
-    ops::{chunks::ReadChunks, getattr::GetAttr, reach::Reach, removal::RemovedNode},
-    schema::{Change, Row},
-    tree::{CloneTree, Denied, Summary, SummaryNode},
+    ops::{chunks::ReadChunks, getattr::GetAttr, reach::Reach},
+    schema::Row,
+    tree::{Denied, Summary, SummaryNode},
 };
 use sluice_types::{Access, CHUNK_SIZE, Caller, FileType, FsError, FsResult, Ino, Name, Slice};
 
 use crate::control::{Answer, Asker, Progress, requests::Request};
-use crate::{vfs::Vfs, work::work_off};
+use crate::{trees::CloneOptions, vfs::Vfs, work::work_off};
 
 /// Most levels and entries of each directory that a summary shows.
 const MAX_SHOWN: (u8, u8) = (10, 100);
@@ -37,22 +36,13 @@ impl Vfs {
         let asker = Asker { caller, interrupt, progress };
         match request {
             Request::Remove { parent, name, skip_trash } => {
-                if skip_trash && !caller.is_root() {
+                if skip_trash && !caller.superuser {
                     return Err(FsError::Perm);
                 }
                 let dir = self.reached(parent, caller, interrupt)?;
-                let at = At::new(dir, self.old_name(dir, &name)?);
-                let removed = self.meta.remove_tree_telling(
-                    &at,
-                    skip_trash,
-                    caller,
-                    interrupt,
-                    (&|count| progress.add(count, 0), &|ino, node| self.after_removal(ino, node)),
-                );
-                self.cache().everything_changed();
-                self.jobs.queue().recorded();
-                self.invalidate_name(at);
-                removed.map(|()| Answer::Done)
+                let done = |count| progress.add(count, 0);
+                self.remove_tree(caller, interrupt, (dir, &name), skip_trash, &done)?;
+                Ok(Answer::Done)
             }
             Request::Info { ino, recursive, raw, text } => {
                 let ino = self.reached(ino, caller, interrupt)?;
@@ -66,15 +56,11 @@ impl Vfs {
             }
             Request::Clone { source, parent, name, umask, preserve } => {
                 let dir = self.reached(parent, caller, interrupt)?;
-                let at = At::new(dir, self.new_name(dir, &name)?);
                 let source = self.reached(source, caller, interrupt)?;
-                let caller = caller.clone();
-                let clone = CloneTree { source, at: at.clone(), preserve, umask, caller };
                 let done = |count| progress.add(count, count);
-                let stored = |ino| self.data.flush_without_reporting(ino);
-                let cloned = self.meta.clone_tree_of(&clone, interrupt, &done, &stored);
-                self.invalidate_name(at);
-                cloned.map(|_| Answer::Done)
+                let options = CloneOptions { preserve, umask };
+                self.clone_tree(caller, interrupt, source, (dir, &name), options, &done)?;
+                Ok(Answer::Done)
             }
             Request::Summary { ino, depth, top } => {
                 let ino = self.reached(ino, caller, interrupt)?;
@@ -100,28 +86,9 @@ impl Vfs {
         Ok(ino)
     }
 
-    /// A node lost a name without a request of the kernel. The metadata keeps a record of deleted
-    /// files.
-    fn after_removal(&self, ino: Ino, node: RemovedNode) {
-        match node {
-            RemovedNode::Deleted { attr, .. } => {
-                self.name_removed(ino, RemovedNode::Deleted { file_length: None, attr });
-            }
-            node => self.name_removed(ino, node),
-        }
-    }
-
-    /// An entry and its directory changed without a request of the kernel.
-    fn invalidate_name(&self, at: At) {
-        self.cache().names_changed(at.dir);
-        self.invalidate(&Change::Node(at.dir));
-        self.invalidate(&Change::Entry(at.dir, at.name));
-    }
-
     fn sum_up(&self, asker: Asker<'_>, ino: Ino, shown: (usize, usize)) -> FsResult<(SummaryNode, Denied)> {
         let Asker { caller, interrupt, progress } = asker;
-        let _walking = self.internals.control.walks.begin(caller, interrupt)?;
-        self.meta.summarize(ino, shown, caller, interrupt, &|count| progress.add(count, 0))
+        self.summarize(caller, interrupt, ino, shown, &|count| progress.add(count, 0))
     }
 
     fn info(

@@ -113,13 +113,12 @@ impl Vfs {
 
     /// The identity under which operations of a user run, after squashing.
     pub fn caller(&self, uid: u32, gid: u32, pid: u32) -> Caller {
-        let mut caller = Caller { uid, gid, groups: Vec::new(), pid, check: true, admitted: false };
+        let mut caller = Caller { pid, ..Caller::user(uid, gid) };
         if let Some(squash) = self.config.squash
             && (squash.all || uid == 0)
         {
-            (caller.uid, caller.gid) = (squash.uid, squash.gid);
             // The supplementary groups are dropped, too.
-            caller.groups = vec![squash.gid];
+            caller = Caller { groups: vec![squash.gid], pid, ..Caller::user(squash.uid, squash.gid) };
         }
         caller
     }

@@ -416,15 +416,15 @@ fn who_may_not_keep_them_takes_setuid_and_setgid_from_what_he_changes() {
         set(who);
         let flags = libc::O_WRONLY | libc::O_TRUNC;
         who.close(who.open(ino, flags).unwrap().fh).unwrap();
-        assert_eq!(is_left(), who.caller.is_root(), "emptied by {}", who.caller.uid);
+        assert_eq!(is_left(), who.caller.superuser, "emptied by {}", who.caller.uid);
         let fh = who.open(ino, libc::O_RDWR).unwrap().fh;
         let at = |offset| Place { fh, offset };
         set(who);
         who.vfs.fallocate(&who.caller, &who.never, at(0), 100, Allocation::Extend).unwrap();
-        assert_eq!(is_left(), who.caller.is_root(), "allocated by {}", who.caller.uid);
+        assert_eq!(is_left(), who.caller.superuser, "allocated by {}", who.caller.uid);
         set(who);
         who.vfs.copy_range(&who.caller, &who.never, at(0), at(50), 10).unwrap();
-        assert_eq!(is_left(), who.caller.is_root(), "copied by {}", who.caller.uid);
+        assert_eq!(is_left(), who.caller.superuser, "copied by {}", who.caller.uid);
         who.close(fh).unwrap();
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use sluice_data::{DataConfig, DataStore};
 use sluice_fuse::Features;
 use sluice_meta::{Meta, Options, engine::Engine, schema::VolumeFormat};
-use sluice_object::{Compression, StoreConfig};
+use sluice_object::StoreConfig;
 use sluice_types::Ino;
 use sluice_vfs::Journal;
 
@@ -313,16 +313,7 @@ impl Mount {
 
     /// The volume's settings and flags become what the data path takes.
     fn data_config(&self, format: &VolumeFormat) -> Result<DataConfig> {
-        let mut data = DataConfig {
-            volume: format.uuid.clone(),
-            block_size: format
-                .block_size
-                .checked_mul(1024)
-                .context("the volume's block size is out of range")?,
-            hash_prefix: format.hash_prefix,
-            compression: format.compression.parse::<Compression>().map_err(anyhow::Error::msg)?,
-            ..DataConfig::default()
-        };
+        let mut data = sluice_open::data_config(format)?;
         self.transfers.apply(&mut data);
         self.cache.apply(&mut data, self.transfers.max_stage_write)?;
         data.download_rate = self.store.download_mbps(format).saturating_mul(1_000_000 / 8);

@@ -59,7 +59,7 @@ pub(super) fn errno(error: &FsError) -> Errno {
 /// Adds the supplementary groups of a caller. Returns false if there are none. For a process
 /// outside of this PID namespace, only the kernel knows them, and its checks are trusted.
 pub(super) fn add_groups(caller: &mut Caller) -> bool {
-    if caller.is_root() || !caller.groups.is_empty() || caller.admitted {
+    if caller.superuser || !caller.groups.is_empty() || caller.admitted {
         return false;
     }
     if caller.pid == 0 {

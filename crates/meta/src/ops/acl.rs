@@ -77,7 +77,7 @@ impl Op for SetAcl {
 
     fn run(&self, view: &mut View<'_>) -> Result<Attr, Stop> {
         let mut attr = rules::existing(view, self.ino, Hold::Lock)?;
-        let own = !self.caller.check || self.caller.is_root() || self.caller.uid == attr.uid;
+        let own = !self.caller.check || self.caller.superuser || self.caller.uid == attr.uid;
         rules::require(own, FsError::Perm)?;
         rules::check_removable(&attr)?;
         let id = match &self.rule {

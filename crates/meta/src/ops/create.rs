@@ -125,7 +125,7 @@ impl Create {
             if is_dir {
                 attr.mode |= 0o2000;
             } else if attr.mode & 0o2010 == 0o2010
-                && !self.caller.is_root()
+                && !self.caller.superuser
                 && !self.caller.in_group(parent.gid)
             {
                 attr.mode &= !0o2000;

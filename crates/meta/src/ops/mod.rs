@@ -34,5 +34,6 @@ pub mod touch;
 pub mod tree_usage;
 pub mod truncate;
 pub mod unlink;
+pub mod walk;
 pub mod write;
 pub mod xattr;

@@ -142,11 +142,12 @@ impl Rename {
             Want::follow(from.dir, from.name.clone(), Hold::Lock),
             Want::follow(to.dir, to.name.clone(), Hold::Lock),
         ])?;
-        let (from_dir, to_dir) = self.dirs(view)?;
+        let from_dir = self.from_dir(view)?;
         let (ino, attr) = target(view, from)?;
         let source = Side { ino, attr };
         rules::check_removable(&source.attr)?;
         rules::check_sticky(&self.caller, &from_dir, &source.attr)?;
+        let to_dir = self.to_dir(view)?;
         let existing = match view.follow(to.dir, &to.name, Hold::Lock)? {
             Some(_) => {
                 let (ino, attr) = target(view, to)?;
@@ -194,24 +195,28 @@ impl Rename {
         Line::Move { from: self.from.clone(), to: self.to.clone(), flags, over, trash, ino }
     }
 
-    /// Both directories, which must accept the change.
-    fn dirs(&self, view: &mut View<'_>) -> Result<(Attr, Attr), Stop> {
+    /// The old directory, which must accept the change.
+    fn from_dir(&self, view: &mut View<'_>) -> Result<Attr, Stop> {
         // Out of the trash, for the superuser, is how files are restored; into it there is no way.
         let from_dir = if self.from.dir.is_trash() {
-            rules::require(!self.caller.check || self.caller.is_root(), FsError::Perm)?;
+            rules::require(!self.caller.check || self.caller.superuser, FsError::Perm)?;
             rules::existing_dir(view, self.from.dir, Hold::Guard)?
         } else {
             rules::changing_dir(view, self.from.dir, &self.caller)?
         };
         check_hour(view, &self.from, &self.caller)?;
         rules::require(!self.to.dir.is_trash(), FsError::Perm)?;
-        let to_dir = if self.mode == RenameMode::Restore && self.from.dir.is_trash() {
-            rules::changing_dir_in_trash(view, self.to.dir, &self.caller)?
-        } else {
-            rules::changing_dir(view, self.to.dir, &self.caller)?
-        };
         rules::require(!from_dir.flags.has(AttrFlags::APPEND), FsError::Perm)?;
-        Ok((from_dir, to_dir))
+        Ok(from_dir)
+    }
+
+    /// The new directory, which must accept the change.
+    fn to_dir(&self, view: &mut View<'_>) -> Result<Attr, Stop> {
+        if self.mode == RenameMode::Restore && self.from.dir.is_trash() {
+            rules::changing_dir_in_trash(view, self.to.dir, &self.caller)
+        } else {
+            rules::changing_dir(view, self.to.dir, &self.caller)
+        }
     }
 
     /// Two names of one file, or a name onto itself: POSIX asks for success without a change.

@@ -54,9 +54,9 @@ impl Op for Rmdir {
         let mut parent = removing_dir(view, *dir, &self.caller)?;
         check_hour(view, &self.at, &self.caller)?;
         let (ino, attr) = target(view, &self.at)?;
-        rules::require(attr.is_dir(), FsError::NotDir)?;
         rules::check_removable(&attr)?;
         rules::check_sticky(&self.caller, &parent, &attr)?;
+        rules::require(attr.is_dir(), FsError::NotDir)?;
         if !view.is_empty(ino)? {
             return Err(FsError::NotEmpty.into());
         }

@@ -75,10 +75,10 @@ pub(crate) fn check(view: &mut View<'_>, caller: &Caller, attr: &Attr, access: A
 /// Whether `caller` may remove `node` from `dir`, which it may write, in spite of the sticky bit.
 pub(crate) fn check_sticky(caller: &Caller, dir: &Attr, node: &Attr) -> Result<(), Stop> {
     let owner = caller.uid == dir.uid || caller.uid == node.uid;
-    if !caller.check || caller.is_root() || dir.mode & 0o1000 == 0 || owner {
+    if !caller.check || caller.superuser || dir.mode & 0o1000 == 0 || owner {
         return Ok(());
     }
-    Err(FsError::Access.into())
+    Err(FsError::Perm.into())
 }
 
 /// A node that must not be immutable or append-only.

@@ -60,12 +60,12 @@ impl Op for Unlink {
             return Ok(remove_dangling(view, &self.at, entry.ino, parent));
         }
         let (ino, attr) = target(view, &self.at)?;
+        rules::check_sticky(&self.caller, &parent, &attr)?;
         // What a file that has other names became under these does not keep the trash from
         // expiring.
         if !(dir.is_trash_hour() && !self.caller.check && attr.nlink > 1) {
             check_link_removal(&attr)?;
         }
-        rules::check_sticky(&self.caller, &parent, &attr)?;
         let removal = Removal { dir: *dir, name: name.clone(), ino, attr, skip_trash: self.skip_trash };
         let (node, trash) = removal.apply(view)?;
         let opened = matches!(node, RemovedNode::Sustained(_));
@@ -96,7 +96,7 @@ fn remove_dangling(view: &mut View<'_>, at: &At, ino: Ino, mut parent: Attr) -> 
 pub fn removing_dir(view: &mut View<'_>, dir: Ino, caller: &Caller) -> Result<Attr, Stop> {
     let attr = if dir.is_trash() {
         // Only the client itself and the superuser empty the trash.
-        rules::require(!caller.check || caller.is_root(), FsError::Perm)?;
+        rules::require(!caller.check || caller.superuser, FsError::Perm)?;
         rules::existing_dir(view, dir, Hold::Guard)?
     } else {
         rules::changing_dir(view, dir, caller)?

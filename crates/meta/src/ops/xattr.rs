@@ -171,7 +171,7 @@ fn changing(view: &mut View<'_>, ino: Ino, name: &Name, caller: &Caller) -> Resu
     if name.starts_with(b"user.") {
         rules::check(view, caller, &attr, Access::WRITE)?;
     } else {
-        rules::require(!caller.check || caller.is_root() || caller.uid == attr.uid, FsError::Perm)?;
+        rules::require(!caller.check || caller.superuser || caller.uid == attr.uid, FsError::Perm)?;
     }
     attr.ctime = view.now();
     view.put(Row::Node(ino, attr));

@@ -35,7 +35,7 @@ impl Walks {
     /// # Errors
     /// [`FsError::Interrupted`] if the caller was interrupted before.
     pub(crate) fn begin(&self, caller: &Caller, interrupt: &Interrupt) -> FsResult<WalkGuard<'_>> {
-        let most_of_user = if caller.is_root() { MAX_WALKS } else { MAX_OF_USER };
+        let most_of_user = if caller.superuser { MAX_WALKS } else { MAX_OF_USER };
         let mut running = self.running.lock();
         loop {
             let own = running.get(&caller.uid).copied().unwrap_or(0);

@@ -60,6 +60,8 @@ pub(crate) struct OpenFile {
     /// Taken shared by writes, and exclusively by operations that change the content only in the
     /// metadata.
     pub(crate) content_lock: RwLock<()>,
+    /// Held while data is appended by [`Vfs::append`](crate::Vfs::append).
+    pub(crate) append_lock: Mutex<()>,
     /// Held while an operation changes the attributes, so that results are cached in the order of
     /// the changes.
     change_lock: Mutex<()>,
@@ -235,6 +237,7 @@ impl OpenFile {
         Arc::new(Self {
             ino,
             content_lock: RwLock::default(),
+            append_lock: Mutex::default(),
             change_lock: Mutex::default(),
             state: Mutex::new(state),
             plocks: Mutex::default(),

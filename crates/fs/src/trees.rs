@@ -1,0 +1,128 @@
+//! Whole trees, quotas, and files made of other files.
+
+use sluice_types::{Access, FsError, Ino};
+use sluice_vfs::{CloneOptions, Denied, OpKind, Quota, QuotaKey, Summary};
+
+use crate::{
+    error::{Error, Result},
+    fs::Fs,
+    open_options::OpenOptions,
+};
+
+/// How a tree is cloned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clone {
+    /// Whether owner, mode and times are kept; the owner only if it is the user, unless that is a
+    /// superuser.
+    pub preserve: bool,
+}
+
+impl Fs {
+    /// Removes what is at a path and all below it. If the volume has a trash, it goes there, unless
+    /// `skip_trash` says otherwise.
+    ///
+    /// # Errors
+    /// The first one: what could be removed before it is gone. [`FsError::Perm`] if anybody but a
+    /// superuser passes the trash by.
+    pub fn remove_all(&self, path: impl AsRef<[u8]>, skip_trash: bool) -> Result<()> {
+        self.run(OpKind::Rmdir, path.as_ref(), |interrupt, path| {
+            if skip_trash && !self.caller().is_privileged() {
+                return Err(FsError::Perm);
+            }
+            let place = self.place(interrupt, path)?;
+            let name = place.name(|_| FsError::Busy)?;
+            // That the directory may be searched is checked first: it says what exists.
+            let (_, attr) = self.look(interrupt, place.dir, name)?.ok_or(FsError::NotFound)?;
+            if place.slash && !attr.is_dir() {
+                return Err(FsError::NotDir);
+            }
+            self.vfs().remove_tree(self.caller(), interrupt, (place.dir, name), skip_trash, &|_| {})
+        })
+    }
+
+    /// Clones what is at a path, and all below it, without a copy of data.
+    ///
+    /// # Errors
+    /// [`FsError::Exists`] if there is something at `to`, [`FsError::Access`] if the user may not
+    /// read all of it.
+    pub fn clone_tree(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>, how: Clone) -> Result<Ino> {
+        let to = to.as_ref();
+        self.run(OpKind::Mkdir, from.as_ref(), |interrupt, from| {
+            let (source, _) = self.existing(interrupt, from, false)?;
+            let place = self.place(interrupt, to)?;
+            let name = place.name(|_| FsError::Exists)?;
+            let options = CloneOptions { preserve: how.preserve, umask: self.umask() };
+            let at = (place.dir, &name[..]);
+            let (ino, _) = self.vfs().clone_tree(self.caller(), interrupt, source, at, options, &|_| {})?;
+            Ok(ino)
+        })
+    }
+
+    /// Counts what is at a path and all below it. Directories that the user may not list are left
+    /// out and returned beside the sum. Data that is not stored yet does not count.
+    pub fn summary(&self, path: impl AsRef<[u8]>) -> Result<(Summary, Denied)> {
+        self.run(OpKind::Readdir, path.as_ref(), |interrupt, path| {
+            let (ino, _) = self.existing(interrupt, path, true)?;
+            let (node, denied) = self.vfs().summarize(self.caller(), interrupt, ino, (0, 0), &|_| {})?;
+            Ok((node.total, denied))
+        })
+    }
+
+    /// The quota of a directory, if it has one itself.
+    pub fn quota(&self, path: impl AsRef<[u8]>) -> Result<Option<Quota>> {
+        self.run(OpKind::GetAttr, path.as_ref(), |interrupt, path| {
+            let (ino, _) = self.existing(interrupt, path, true)?;
+            self.vfs().meta().quota(QuotaKey::Dir(ino), interrupt)
+        })
+    }
+
+    /// Appends files to a file, without a copy of data, and removes them.
+    ///
+    /// # Errors
+    /// If one cannot be appended, the file is as it was. If one cannot be removed afterwards, it
+    /// and those after it are still there. [`FsError::Invalid`] if a file comes twice.
+    pub fn concat<P: AsRef<[u8]>>(&self, target: impl AsRef<[u8]>, sources: &[P]) -> Result<()> {
+        let path = target.as_ref();
+        let target = self.open_with(path, OpenOptions::new().write(true))?;
+        let mut opened = Vec::with_capacity(sources.len());
+        for source in sources {
+            let source = self.open(source)?;
+            let twice = |other: &crate::file::File| other.ino() == source.ino();
+            if twice(&target) || opened.iter().any(twice) {
+                return Err(Error::new(source.path(), FsError::Invalid));
+            }
+            opened.push(source);
+        }
+        for source in &opened {
+            self.may_remove(source.path())?;
+        }
+        let before = target.len()?;
+        let mut end = before;
+        for source in &opened {
+            let copied = source.len().and_then(|length| target.copy_from(end, source, 0, length));
+            match copied {
+                Ok(copied) => end += copied,
+                Err(error) => {
+                    target.set_len(before)?;
+                    return Err(error);
+                }
+            }
+        }
+        target.close()?;
+        for source in opened {
+            let path = source.path().to_vec();
+            source.close()?;
+            self.unlink(path)?;
+        }
+        Ok(())
+    }
+
+    /// Fails unless the user may change the directory of a name.
+    fn may_remove(&self, path: &[u8]) -> Result<()> {
+        self.run(OpKind::GetAttr, path, |interrupt, path| {
+            let resolved = self.resolve(interrupt, path, false)?;
+            let attr = self.vfs().walk(self.caller(), interrupt, resolved.dir, &[])?.start;
+            self.check(interrupt, (resolved.dir, &attr), Access::CHANGE)
+        })
+    }
+}

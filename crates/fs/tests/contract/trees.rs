@@ -1,0 +1,87 @@
+//! Whole trees, the trash and quotas.
+
+use sluice_fs::{Clone, FsError, RenameMode, User};
+
+use crate::rig::{Rig, get, put};
+
+#[track_caller]
+fn fails<T: std::fmt::Debug>(done: sluice_fs::Result<T>, error: FsError) {
+    assert_eq!(done.unwrap_err().error, error);
+}
+
+fn grow(rig: &Rig) {
+    let fs = rig.root();
+    fs.mkdir_all("/t/a/b", 0o755).unwrap();
+    put(&fs, "/t/f", &[1; 10_000]);
+    put(&fs, "/t/a/g", &[2; 5_000]);
+    fs.symlink("f", "/t/a/b/l").unwrap();
+}
+
+pub(crate) fn trees_are_cloned_counted_and_removed(rig: &Rig) {
+    grow(rig);
+    let fs = rig.root();
+    let bob = rig.volume.fs(&User::new(1001, 101));
+    // What is not stored yet is cloned, too.
+    let open = fs.create("/t/open").unwrap();
+    open.append(&[3; 3_000]).unwrap();
+    fs.clone_tree("/t", "/u", Clone::default()).unwrap();
+    assert_eq!((get(&fs, "/u/open").len(), get(&fs, "/u/a/g")), (3_000, vec![2; 5_000]));
+    open.close().unwrap();
+    fails(fs.clone_tree("/t", "/u", Clone::default()), FsError::Exists);
+    fails(bob.clone_tree("/t", "/v", Clone::default()), FsError::Access);
+    put(&fs, "/u/a/g", b"changed");
+    assert_eq!(get(&fs, "/t/a/g"), vec![2; 5_000]);
+
+    let (sum, denied) = fs.summary("/t").unwrap();
+    assert_eq!((sum.files, sum.dirs, sum.length, denied.count), (4, 3, 18_000, 0));
+    fs.set_mode("/t/a", 0o700).unwrap();
+    let (sum, denied) = bob.summary("/t").unwrap();
+    assert_eq!((sum.files, sum.dirs, denied.count), (2, 2, 1));
+    fails(bob.summary("/t/a"), FsError::Access);
+
+    fails(bob.remove_all("/t", false), FsError::Access);
+    fails(bob.remove_all("/t/a/b", false), FsError::Access);
+    fails(bob.remove_all("/t", true), FsError::Perm);
+    fails(fs.remove_all("/t/f/", true), FsError::NotDir);
+    fails(fs.remove_all("/", true), FsError::Busy);
+    fails(fs.remove_all("/absent", true), FsError::NotFound);
+    fs.remove_all("/t", true).unwrap();
+    fs.remove_all("/u/f", true).unwrap();
+    assert!(!fs.exists("/t").unwrap() && !fs.exists("/u/f").unwrap());
+    fs.remove_all("/u", true).unwrap();
+    assert_eq!(fs.list_all("/").unwrap(), []);
+}
+
+pub(crate) fn removed_files_are_in_the_trash(rig: &Rig) {
+    grow(rig);
+    let fs = rig.root();
+    let bob = rig.volume.fs(&User::new(1001, 101));
+    fs.unlink("/t/f").unwrap();
+    let hour = &fs.list_all("/.trash").unwrap()[0];
+    let hour = format!("/.trash/{}", hour.name);
+    let removed = fs.list_all(&hour).unwrap();
+    assert_eq!(removed.len(), 1);
+    let removed = format!("{hour}/{}", removed[0].name);
+    assert_eq!(get(&fs, &removed).len(), 10_000);
+    // Only superusers put it back.
+    fails(bob.rename(&removed, "/back", RenameMode::NoReplace), FsError::Perm);
+    fs.rename(&removed, "/t/f", RenameMode::NoReplace).unwrap();
+    assert_eq!(get(&fs, "/t/f").len(), 10_000);
+    fails(fs.create(format!("{hour}/new")), FsError::NotFound);
+}
+
+pub(crate) fn a_quota_is_shown(rig: &Rig) {
+    grow(rig);
+    let fs = rig.root();
+    assert_eq!(fs.quota("/t").unwrap(), None);
+    let dir = fs.stat("/t").unwrap().ino;
+    let meta = rig.volume.vfs().meta();
+    let key = sluice_meta::schema::QuotaKey::Dir(dir);
+    let limits = sluice_meta::ops::quota::SetLimits { key, max_space: Some(1 << 20), max_inodes: Some(6) };
+    meta.run(limits, &sluice_vfs::Interrupt::never()).unwrap();
+    let quota = fs.quota("/t").unwrap().unwrap();
+    assert_eq!((quota.max_space, quota.max_inodes), (1 << 20, 6));
+    let bob = rig.volume.fs(&User::new(1001, 101));
+    fs.set_mode("/t", 0o700).unwrap();
+    fails(bob.quota("/t/a"), FsError::Access);
+}

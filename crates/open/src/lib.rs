@@ -1,0 +1,19 @@
+//! Opens volumes: the engine of a metadata URL, the object store that the settings name, and what
+//! joins them. The command line and everything else that is a program of its own stands on this.
+//!
+//! What must stay true: this crate reads no environment. The program passes what it allows to be
+//! seen ([`Variables`]).
+
+mod engines;
+mod error;
+mod session;
+mod store;
+mod variables;
+mod volume;
+
+pub use engines::{absolute, client_cache, engine, takes_password_from_environment};
+pub use error::{OpenError, Result};
+pub use session::{VERSION, addresses, host_name, session_info};
+pub use store::{data_config, layout, region, store_config};
+pub use variables::Variables;
+pub use volume::{VolumeOptions, volume};

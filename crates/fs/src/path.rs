@@ -22,14 +22,14 @@ pub(crate) enum Step {
 
 /// A path, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Steps {
+pub(crate) struct ParsedPath {
     pub(crate) steps: VecDeque<Step>,
     /// Whether a slash ends it: it names a directory.
     pub(crate) slash: bool,
     pub(crate) absolute: bool,
 }
 
-impl Steps {
+impl ParsedPath {
     /// # Errors
     /// [`FsError::NotFound`] for an empty path, [`FsError::NameTooLong`] for a long one,
     /// [`FsError::Invalid`] for one with a NUL.
@@ -68,8 +68,9 @@ mod tests {
     #[test]
     fn a_path_is_taken_apart() {
         let name = |name: &str| Step::Name(Name::new(name.as_bytes()).expect("valid"));
-        let steps = |path: &str| Steps::new(path.as_bytes());
-        let expected = |steps: Vec<Step>, slash, absolute| Ok(Steps { steps: steps.into(), slash, absolute });
+        let steps = |path: &str| ParsedPath::new(path.as_bytes());
+        let expected =
+            |steps: Vec<Step>, slash, absolute| Ok(ParsedPath { steps: steps.into(), slash, absolute });
         assert_eq!(steps("/"), expected(vec![], false, true));
         assert_eq!(steps("a//b/"), expected(vec![name("a"), name("b")], true, false));
         assert_eq!(steps("/./a/.."), expected(vec![Step::Dot, name("a"), Step::DotDot], false, true));

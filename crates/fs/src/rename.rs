@@ -15,6 +15,9 @@ use crate::{
 
 type Checked<T> = std::result::Result<T, About>;
 
+/// What a name stands for.
+type Found = (Ino, Attr);
+
 /// One of the two names.
 #[derive(Clone, Copy)]
 struct Side<'p> {
@@ -76,7 +79,7 @@ impl Fs {
         old: Side<'_>,
         new: Side<'_>,
         mode: RenameMode,
-    ) -> Checked<((Ino, Attr), Option<(Ino, Attr)>)> {
+    ) -> Checked<(Found, Option<Found>)> {
         let moved = self.look(interrupt, old.dir, old.name).map_err(About::First)?;
         let there = self.look(interrupt, new.dir, new.name).map_err(About::Second)?;
         let moved = moved.ok_or(About::First(FsError::NotFound))?;

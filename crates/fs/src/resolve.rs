@@ -10,7 +10,7 @@ use sluice_vfs::Interrupt;
 
 use crate::{
     fs::Fs,
-    path::{Step, Steps},
+    path::{ParsedPath, Step},
 };
 
 /// Most symbolic links on the way to one file.
@@ -121,7 +121,7 @@ impl Fs {
 
 impl<'f> Walker<'f> {
     fn new(fs: &'f Fs, interrupt: &'f Interrupt, path: &[u8]) -> FsResult<Self> {
-        let Steps { steps, slash, .. } = Steps::new(path)?;
+        let ParsedPath { steps, slash, .. } = ParsedPath::new(path)?;
         let at = (fs.vfs().root(), None);
         Ok(Self { fs, interrupt, above: Vec::new(), at, left: steps, slash, links: 0 })
     }
@@ -226,7 +226,7 @@ impl<'f> Walker<'f> {
             return Err(FsError::Loop);
         }
         let target = self.fs.vfs().readlink(self.interrupt, link)?;
-        let Steps { mut steps, slash, absolute } = Steps::new(&target)?;
+        let ParsedPath { mut steps, slash, absolute } = ParsedPath::new(&target)?;
         steps.extend(rest.into_iter().map(Step::Name));
         steps.append(&mut self.left);
         self.left = steps;

@@ -152,7 +152,7 @@ impl VolumeOptions {
         data.max_downloads = self.max_downloads;
         data.cache =
             CacheConfig { dirs: self.cache_dirs.clone(), size: self.cache_size, ..CacheConfig::default() };
-        data.writeback = self.writeback.then(|| WritebackConfig {
+        data.writeback = self.writeback.then_some(WritebackConfig {
             upload_delay: Duration::ZERO,
             threshold: 0,
             max_writes: MAX_STAGE_WRITES,

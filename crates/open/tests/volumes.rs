@@ -42,11 +42,11 @@ fn a_volume_is_opened_once_for_the_same_options() {
     let fs = one.fs(&User::root());
     fs.mkdir_all("/team/data", 0o755).unwrap();
     let file = fs.create("/team/data/f").unwrap();
-    file.append(&[7; 3 << 20]).unwrap();
+    file.append(&vec![7; 3 << 20]).unwrap();
     file.close().unwrap();
     let subdir = VolumeOptions { subdir: "/team/data".into(), read_only: true, ..options.clone() };
     let below = volume(&url, &subdir, &nothing).unwrap().fs(&User::root());
-    assert_eq!(below.open("f").unwrap().read_pieces(0, 4 << 20).unwrap().concat(), [7; 3 << 20]);
+    assert_eq!(below.open("f").unwrap().read_pieces(0, 4 << 20).unwrap().concat(), vec![7; 3 << 20]);
     assert_eq!(below.stat("/../..").unwrap().ino, fs.stat("/team/data").unwrap().ino);
     assert_eq!(below.create("g").unwrap_err().errno(), libc::EROFS);
 

@@ -2,12 +2,7 @@
 
 use sluice_fs::{Acl, AclEntry, AclRule, FsError, SetTime, Time, User, XattrMode};
 
-use crate::rig::{Rig, put};
-
-#[track_caller]
-fn fails<T: std::fmt::Debug>(done: sluice_fs::Result<T>, error: FsError) {
-    assert_eq!(done.unwrap_err().error, error);
-}
+use crate::rig::{Rig, fails, put};
 
 pub(crate) fn modes_owners_and_times_are_set(rig: &Rig) {
     let fs = rig.root();

@@ -4,12 +4,7 @@ use std::thread;
 
 use sluice_fs::{File, FsError, OpenOptions, User, Volume};
 
-use crate::rig::{Rig, get, put};
-
-#[track_caller]
-fn fails<T: std::fmt::Debug>(done: sluice_fs::Result<T>, error: FsError) {
-    assert_eq!(done.unwrap_err().error, error);
-}
+use crate::rig::{Rig, fails, get, put};
 
 fn bytes(seed: u8, length: usize) -> Vec<u8> {
     (0..length).map(|at| (at as u8).wrapping_mul(31).wrapping_add(seed) ^ (at >> 8) as u8).collect()
@@ -134,9 +129,9 @@ pub(crate) fn what_was_flushed_is_seen_by_others(rig: &Rig) {
     for round in 0..5u8 {
         file.append(&[round; 1000]).unwrap();
         if round % 2 == 0 {
-            file.flush().unwrap()
+            file.flush().unwrap();
         } else {
-            file.sync().unwrap()
+            file.sync().unwrap();
         }
         let seen = get(&other, "/f");
         assert_eq!((seen.len(), seen.last()), ((usize::from(round) + 1) * 1000, Some(&round)));

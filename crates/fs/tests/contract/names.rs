@@ -4,12 +4,7 @@ use std::{collections::BTreeSet, thread};
 
 use sluice_fs::{FileType, FsError, RenameMode};
 
-use crate::rig::{Rig, get, put};
-
-#[track_caller]
-fn fails<T: std::fmt::Debug>(done: sluice_fs::Result<T>, error: FsError) {
-    assert_eq!(done.unwrap_err().error, error);
-}
+use crate::rig::{Rig, fails, get, put};
 
 pub(crate) fn names_are_made_moved_and_removed(rig: &Rig) {
     let fs = rig.root();

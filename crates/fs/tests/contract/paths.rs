@@ -2,12 +2,7 @@
 
 use sluice_fs::{FileType, FsError, RenameMode};
 
-use crate::rig::{Rig, get, put};
-
-#[track_caller]
-fn fails<T: std::fmt::Debug>(done: sluice_fs::Result<T>, error: FsError) {
-    assert_eq!(done.unwrap_err().error, error);
-}
+use crate::rig::{Rig, fails, get, put};
 
 pub(crate) fn dots_and_slashes_mean_what_posix_says(rig: &Rig) {
     let fs = rig.root();

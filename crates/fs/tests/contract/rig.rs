@@ -138,3 +138,10 @@ pub(crate) fn get(fs: &Fs, path: &str) -> Vec<u8> {
     let file = fs.open(path).unwrap();
     file.read_pieces(0, 1 << 20).unwrap().concat()
 }
+
+/// Asserts that a call fails with `error`.
+#[track_caller]
+#[allow(clippy::needless_pass_by_value, reason = "the result of a call is handed over")]
+pub(crate) fn fails<T: std::fmt::Debug>(done: sluice_fs::Result<T>, error: sluice_types::FsError) {
+    assert_eq!(done.unwrap_err().error, error);
+}

@@ -2,12 +2,7 @@
 
 use sluice_fs::{Clone, FsError, RenameMode, User};
 
-use crate::rig::{Rig, get, put};
-
-#[track_caller]
-fn fails<T: std::fmt::Debug>(done: sluice_fs::Result<T>, error: FsError) {
-    assert_eq!(done.unwrap_err().error, error);
-}
+use crate::rig::{Rig, fails, get, put};
 
 fn grow(rig: &Rig) {
     let fs = rig.root();

@@ -142,7 +142,7 @@ impl Rename {
             Want::follow(from.dir, from.name.clone(), Hold::Lock),
             Want::follow(to.dir, to.name.clone(), Hold::Lock),
         ])?;
-        let from_dir = self.from_dir(view)?;
+        let from_dir = self.source_dir(view)?;
         let (ino, attr) = target(view, from)?;
         let source = Side { ino, attr };
         rules::check_removable(&source.attr)?;
@@ -196,7 +196,7 @@ impl Rename {
     }
 
     /// The old directory, which must accept the change.
-    fn from_dir(&self, view: &mut View<'_>) -> Result<Attr, Stop> {
+    fn source_dir(&self, view: &mut View<'_>) -> Result<Attr, Stop> {
         // Out of the trash, for the superuser, is how files are restored; into it there is no way.
         let from_dir = if self.from.dir.is_trash() {
             rules::require(!self.caller.check || self.caller.superuser, FsError::Perm)?;

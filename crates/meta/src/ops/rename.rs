@@ -142,12 +142,12 @@ impl Rename {
             Want::follow(from.dir, from.name.clone(), Hold::Lock),
             Want::follow(to.dir, to.name.clone(), Hold::Lock),
         ])?;
-        let from_dir = self.from_dir(view)?;
+        let from_dir = self.old_dir(view)?;
         let (ino, attr) = target(view, from)?;
         let source = Side { ino, attr };
         rules::check_removable(&source.attr)?;
         rules::check_sticky(&self.caller, &from_dir, &source.attr)?;
-        let to_dir = self.to_dir(view)?;
+        let to_dir = self.new_dir(view)?;
         let existing = match view.follow(to.dir, &to.name, Hold::Lock)? {
             Some(_) => {
                 let (ino, attr) = target(view, to)?;
@@ -196,7 +196,7 @@ impl Rename {
     }
 
     /// The old directory, which must accept the change.
-    fn from_dir(&self, view: &mut View<'_>) -> Result<Attr, Stop> {
+    fn old_dir(&self, view: &mut View<'_>) -> Result<Attr, Stop> {
         // Out of the trash, for the superuser, is how files are restored; into it there is no way.
         let from_dir = if self.from.dir.is_trash() {
             rules::require(!self.caller.check || self.caller.superuser, FsError::Perm)?;
@@ -211,7 +211,7 @@ impl Rename {
     }
 
     /// The new directory, which must accept the change.
-    fn to_dir(&self, view: &mut View<'_>) -> Result<Attr, Stop> {
+    fn new_dir(&self, view: &mut View<'_>) -> Result<Attr, Stop> {
         if self.mode == RenameMode::Restore && self.from.dir.is_trash() {
             rules::changing_dir_in_trash(view, self.to.dir, &self.caller)
         } else {

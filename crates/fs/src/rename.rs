@@ -91,11 +91,13 @@ impl Fs {
             }
             _ => {}
         }
-        match moved.1.is_dir() {
-            false if old.slash => Err(About::First(FsError::NotDir)),
-            false if new.slash && mode != RenameMode::Exchange => Err(About::Second(FsError::NotDir)),
-            _ => Ok((moved, there)),
+        if !moved.1.is_dir() && old.slash {
+            return Err(About::First(FsError::NotDir));
         }
+        if !moved.1.is_dir() && new.slash && mode != RenameMode::Exchange {
+            return Err(About::Second(FsError::NotDir));
+        }
+        Ok((moved, there))
     }
 
     /// The answer to a rename that failed with `error`. There may be another reason, or nothing to

@@ -70,7 +70,7 @@ pub fn client_cache(url: &str) -> Result<Option<ClientCache>> {
     Ok(split_client_cache(url)?.1)
 }
 
-/// The URL without the options that no engine knows, and what they say. Named as JuiceFS names
+/// The URL without the options that no engine knows, and what they say. Named as `JuiceFS` names
 /// them, hyphens or underscores: `client-cache` (anything but `false` turns it on),
 /// `client-cache-size`, `client-cache-expire`, `client-cache-preload`.
 fn split_client_cache(url: &str) -> Result<(String, Option<ClientCache>)> {

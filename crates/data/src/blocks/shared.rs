@@ -73,7 +73,7 @@ impl BlockStore {
                 if let Ok(whole) = &fetched {
                     this.remember(key, whole, BEGUN);
                     if for_others {
-                        this.store_if_crowded(key, whole).await;
+                        this.store_locally(key, whole).await;
                     }
                 }
                 this.store_reads.end(key);
@@ -93,9 +93,9 @@ impl BlockStore {
         read.await
     }
 
-    /// Writes a block to a local file now if the queue of those that are to be written has no room.
-    async fn store_if_crowded(&self, key: BlockKey, whole: &Bytes) {
-        let disk = self.disk.as_ref().filter(|disk| disk.is_crowded(whole.len()));
+    /// Queues a block to be written to a local file. If the queue has no room, it is written now.
+    async fn store_locally(&self, key: BlockKey, whole: &Bytes) {
+        let disk = self.disk.as_ref().filter(|disk| !disk.offer(key, whole.clone()));
         let Some(disk) = disk.map(Arc::clone) else { return };
         let whole = whole.clone();
         let _ = tokio::task::spawn_blocking(move || disk.keep(key, &whole)).await;

@@ -114,14 +114,16 @@ impl Dir {
     }
 
     /// Queues a block to be written, if there is room in the queue.
-    pub(super) fn offer(&self, key: BlockKey, data: Bytes) {
+    pub(super) fn offer(&self, key: BlockKey, data: Bytes) -> bool {
         let queue = self.queue.lock();
-        let Some(queue) = queue.as_ref() else { return };
+        let Some(queue) = queue.as_ref() else { return false };
         self.wait(key, data);
-        if queue.try_send(key).is_err() {
+        let taken = queue.try_send(key).is_ok();
+        if !taken {
             self.forget(key);
             self.stats.cache_drops.add(1);
         }
+        taken
     }
 
     /// Ends the writing thread once it has written what it was given, and the upkeep.

@@ -201,21 +201,17 @@ impl DiskCache {
         Ok(file)
     }
 
-    /// Queues a block to be cached, if this needs no wait.
-    pub(crate) fn offer(&self, key: BlockKey, data: Bytes) {
-        if self.is_crowded(data.len()) {
-            self.stats.cache_drops.add(1);
-            return;
-        }
+    /// Queues a block to be cached, if this needs no wait. Returns whether it is there or queued.
+    pub(crate) fn offer(&self, key: BlockKey, data: Bytes) -> bool {
         let dir = self.home(key);
-        if !dir.contains(key) {
-            dir.offer(key, data);
+        if dir.contains(key) || dir.waiting(key).is_some() {
+            return true;
         }
-    }
-
-    /// Whether so many bytes do not fit into the queue.
-    pub(crate) fn is_crowded(&self, len: usize) -> bool {
-        self.queued.load(Ordering::Relaxed) + len as u64 > self.queue_limit
+        if self.queued.load(Ordering::Relaxed) + data.len() as u64 > self.queue_limit {
+            self.stats.cache_drops.add(1);
+            return false;
+        }
+        dir.offer(key, data)
     }
 
     /// Writes a block now, on this thread, if there is room.

@@ -17,7 +17,7 @@ pub(crate) fn store(
     found: Map<String, Value>,
 ) {
     if let Err(error) = try_store(meta_url, (number, purpose), begun, found) {
-        tracing::debug!("the findings are not stored for the console: {error:#}");
+        tracing::warn!("the console will not show these findings, which could not be stored: {error:#}");
     }
 }
 

@@ -1,0 +1,25 @@
+package io.sluice;
+
+import java.net.URI;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileContext;
+import org.apache.hadoop.fs.FileSystem;
+
+/**
+ * The volume of the tests. The property sluice.test.meta names its metadata; core-site.xml of the
+ * tests refers to it.
+ */
+public final class Volumes {
+  public static final String URI = "sluice://test/";
+
+  private Volumes() {}
+
+  /** A file system of its own, as the user who runs the tests: the superuser. */
+  public static FileSystem fileSystem() throws Exception {
+    return FileSystem.newInstance(new URI(URI), new Configuration());
+  }
+
+  public static FileContext fileContext() throws Exception {
+    return FileContext.getFileContext(new URI(URI), new Configuration());
+  }
+}

@@ -1,0 +1,13 @@
+package io.sluice.contract;
+
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.contract.AbstractContractBulkDeleteTest;
+import org.apache.hadoop.fs.contract.AbstractFSContract;
+
+/** Hadoop's tests of many deletes at once. */
+public class TestContractBulkDelete extends AbstractContractBulkDeleteTest {
+  @Override
+  protected AbstractFSContract createContract(Configuration conf) {
+    return new SluiceContract(conf);
+  }
+}

@@ -1,0 +1,14 @@
+package io.sluice.contract;
+
+import io.sluice.Volumes;
+import org.apache.hadoop.fs.FileSystemContractBaseTest;
+
+/** Hadoop's older tests of what a file system keeps to. */
+public class TestFileSystemContract extends FileSystemContractBaseTest {
+  // Of the two annotations, one is that of the runner of this version of Hadoop.
+  @org.junit.Before
+  @org.junit.jupiter.api.BeforeEach
+  public void setUp() throws Exception {
+    fs = Volumes.fileSystem();
+  }
+}

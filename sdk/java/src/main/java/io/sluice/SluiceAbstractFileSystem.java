@@ -21,7 +21,7 @@ import org.apache.hadoop.fs.permission.FsAction;
 public class SluiceAbstractFileSystem extends DelegateToFileSystem {
   /** As {@link org.apache.hadoop.fs.AbstractFileSystem} makes it. */
   public SluiceAbstractFileSystem(URI uri, Configuration conf) throws IOException, URISyntaxException {
-    super(uri, new SluiceFileSystem(), conf, uri.getScheme(), true);
+    super(uri, new SluiceFileSystem(), conf, uri.getScheme(), false);
   }
 
   private SluiceFileSystem fs() {

@@ -2,9 +2,13 @@ package io.sluice;
 
 import java.io.FileNotFoundException;
 import java.io.IOException;
+import java.io.InterruptedIOException;
+import java.io.UncheckedIOException;
 import java.util.AbstractMap;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.Comparator;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
@@ -12,6 +16,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
 import org.apache.hadoop.fs.BulkDelete;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.PathIsNotEmptyDirectoryException;
 import org.apache.hadoop.fs.statistics.IOStatistics;
 
 /** Deletes many files at once: their names leave in few commits. */
@@ -61,21 +66,40 @@ final class SluiceBulkDelete implements BulkDelete {
         throw new IllegalArgumentException("the path " + path + " is not below " + base);
       }
     }
-    Map<Path, CompletableFuture<Void>> running = new java.util.LinkedHashMap<>();
+    Map<Path, CompletableFuture<Void>> running = new LinkedHashMap<>();
     for (Path path : paths) {
       running.put(path, CompletableFuture.runAsync(() -> run(path), executor));
     }
     List<Map.Entry<Path, String>> failed = new ArrayList<>();
+    List<Path> directories = new ArrayList<>();
     for (Map.Entry<Path, CompletableFuture<Void>> entry : running.entrySet()) {
       try {
         entry.getValue().get();
       } catch (ExecutionException e) {
-        failed.add(new AbstractMap.SimpleEntry<>(entry.getKey(), e.getCause().toString()));
+        if (cause(e) instanceof PathIsNotEmptyDirectoryException) {
+          directories.add(entry.getKey());
+        } else {
+          failed.add(new AbstractMap.SimpleEntry<>(entry.getKey(), cause(e).toString()));
+        }
       } catch (InterruptedException e) {
-        throw (IOException) new java.io.InterruptedIOException("bulk delete").initCause(e);
+        throw (IOException) new InterruptedIOException("bulk delete").initCause(e);
+      }
+    }
+    // What is in them may have been deleted beside them. The deepest come first.
+    directories.sort(Comparator.comparingInt(Path::depth).reversed());
+    for (Path directory : directories) {
+      try {
+        delete.delete(directory);
+      } catch (IOException e) {
+        failed.add(new AbstractMap.SimpleEntry<>(directory, e.toString()));
       }
     }
     return failed;
+  }
+
+  private static Throwable cause(ExecutionException e) {
+    Throwable cause = e.getCause();
+    return cause instanceof UncheckedIOException ? cause.getCause() : cause;
   }
 
   private void run(Path path) {
@@ -84,7 +108,7 @@ final class SluiceBulkDelete implements BulkDelete {
     } catch (FileNotFoundException e) {
       // That it is gone is all that is wanted.
     } catch (IOException e) {
-      throw new java.io.UncheckedIOException(e);
+      throw new UncheckedIOException(e);
     }
   }
 

@@ -155,11 +155,6 @@ public class SluiceFileSystem extends FileSystem {
   }
 
   @Override
-  protected int getDefaultPort() {
-    return -1;
-  }
-
-  @Override
   public String getCanonicalServiceName() {
     // There are no tokens.
     return null;
@@ -544,16 +539,21 @@ public class SluiceFileSystem extends FileSystem {
       Options.ChecksumOpt checksum)
       throws IOException {
     operations.count(CommonStatisticNames.OP_CREATE);
-    boolean exists = flags.contains(CreateFlag.APPEND) && exists(path);
+    boolean matters =
+        flags != null && (flags.contains(CreateFlag.APPEND) || !flags.contains(CreateFlag.CREATE));
+    boolean exists = matters && exists(path);
     CreateFlag.validate(path, exists, flags);
-    if (exists) {
+    if (exists && flags.contains(CreateFlag.APPEND)) {
       return append(path, buffer, progress);
     }
-    boolean overwrite = flags.contains(CreateFlag.OVERWRITE);
-    if (overwrite && !flags.contains(CreateFlag.CREATE)) {
-      attributes(path, true);
+    int open = createFlags(flags.contains(CreateFlag.OVERWRITE), false);
+    try {
+      return openToWrite(path, open, permission.toShort(), 0, false);
+    } catch (FileNotFoundException e) {
+      // The umask of this file system is for directories that its user did not ask for.
+      mkdirs(absolute(path).getParent(), FsPermission.getDirDefault());
+      return openToWrite(path, open, permission.toShort(), 0, false);
     }
-    return openToWrite(path, createFlags(overwrite, false), permission.toShort(), 0, false);
   }
 
   @Override
@@ -805,7 +805,7 @@ public class SluiceFileSystem extends FileSystem {
         }
         FileStatus item = next;
         next = null;
-        return new LocatedFileStatus(
+        return new SluiceLocatedFileStatus(
             item, item.isFile() ? getFileBlockLocations(item, 0, item.getLen()) : null);
       }
     };

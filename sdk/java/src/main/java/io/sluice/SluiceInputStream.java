@@ -234,8 +234,7 @@ final class SluiceInputStream extends FSInputStream
   }
 
   @Override
-  public synchronized long getPos() throws IOException {
-    check();
+  public synchronized long getPos() {
     return position;
   }
 
@@ -252,10 +251,17 @@ final class SluiceInputStream extends FSInputStream
 
   // Positional reads.
 
+  private void validate(long at, byte[] bytes, int offset, int length) throws IOException {
+    validatePositionedReadArgs(at, bytes, offset, length);
+    if (offset < 0) {
+      throw new IndexOutOfBoundsException("the offset in the buffer is negative");
+    }
+  }
+
   @Override
   public int read(long at, byte[] bytes, int offset, int length) throws IOException {
     check();
-    validatePositionedReadArgs(at, bytes, offset, length);
+    validate(at, bytes, offset, length);
     if (length == 0) {
       return 0;
     }
@@ -267,7 +273,7 @@ final class SluiceInputStream extends FSInputStream
   @Override
   public void readFully(long at, byte[] bytes, int offset, int length) throws IOException {
     check();
-    validatePositionedReadArgs(at, bytes, offset, length);
+    validate(at, bytes, offset, length);
     int read = length == 0 ? 0 : readAt(at, bytes, offset, length);
     count(read);
     if (read < length) {

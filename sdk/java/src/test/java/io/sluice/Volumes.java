@@ -19,6 +19,15 @@ public final class Volumes {
     return FileSystem.newInstance(new URI(URI), new Configuration());
   }
 
+  /** As {@link #fileSystem}, but this user is nobody special. */
+  public static Configuration ordinaryUser() {
+    Configuration conf = new Configuration();
+    conf.set("sluice.superuser", "nobody-else");
+    // Others than the superuser cannot write where that works.
+    conf.set("dfs.user.home.dir.prefix", "/ordinary");
+    return conf;
+  }
+
   public static FileContext fileContext() throws Exception {
     return FileContext.getFileContext(new URI(URI), new Configuration());
   }

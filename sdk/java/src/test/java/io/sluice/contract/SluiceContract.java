@@ -4,8 +4,8 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.contract.AbstractBondedFSContract;
 
 /** What Hadoop's tests may expect: contract/sluice.xml. */
-class SluiceContract extends AbstractBondedFSContract {
-  SluiceContract(Configuration conf) {
+public class SluiceContract extends AbstractBondedFSContract {
+  public SluiceContract(Configuration conf) {
     super(conf);
     addConfResource("contract/sluice.xml");
   }

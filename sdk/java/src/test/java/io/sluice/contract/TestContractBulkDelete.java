@@ -10,4 +10,9 @@ public class TestContractBulkDelete extends AbstractContractBulkDeleteTest {
   protected AbstractFSContract createContract(Configuration conf) {
     return new SluiceContract(conf);
   }
+
+  @Override
+  protected int getExpectedPageSize() {
+    return 250;
+  }
 }

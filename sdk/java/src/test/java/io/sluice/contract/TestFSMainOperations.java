@@ -1,6 +1,7 @@
 package io.sluice.contract;
 
 import io.sluice.Volumes;
+import java.net.URI;
 import org.apache.hadoop.fs.FSMainOperationsBaseTest;
 import org.apache.hadoop.fs.FileSystem;
 
@@ -8,6 +9,6 @@ import org.apache.hadoop.fs.FileSystem;
 public class TestFSMainOperations extends FSMainOperationsBaseTest {
   @Override
   protected FileSystem createFileSystem() throws Exception {
-    return Volumes.fileSystem();
+    return FileSystem.newInstance(new URI(Volumes.URI), Volumes.ordinaryUser());
   }
 }

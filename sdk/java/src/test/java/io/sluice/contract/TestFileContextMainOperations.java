@@ -1,6 +1,8 @@
 package io.sluice.contract;
 
 import io.sluice.Volumes;
+import java.net.URI;
+import org.apache.hadoop.fs.FileContext;
 import org.apache.hadoop.fs.FileContextMainOperationsBaseTest;
 
 /** Hadoop's tests of the main operations, through a file context. */
@@ -9,7 +11,7 @@ public class TestFileContextMainOperations extends FileContextMainOperationsBase
   @org.junit.Before
   @org.junit.jupiter.api.BeforeEach
   public void setUp() throws Exception {
-    fc = Volumes.fileContext();
+    fc = FileContext.getFileContext(new URI(Volumes.URI), Volumes.ordinaryUser());
     super.setUp();
   }
 

@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import io.sluice.Volumes;
 import java.net.URI;
 import org.apache.hadoop.fs.FCStatisticsBaseTest;
+import org.apache.hadoop.fs.FileContext;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 
@@ -14,6 +15,7 @@ public class TestFileContextStatistics extends FCStatisticsBaseTest {
   @org.junit.jupiter.api.BeforeEach
   public void setUp() throws Exception {
     fc = Volumes.fileContext();
+    FileContext.clearStatistics();
     fc.mkdir(fileContextTestHelper.getTestRootPath(fc, "test"), null, true);
   }
 

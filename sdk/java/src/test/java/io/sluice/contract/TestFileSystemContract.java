@@ -1,6 +1,9 @@
 package io.sluice.contract;
 
 import io.sluice.Volumes;
+import java.net.URI;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.FileSystemContractBaseTest;
 
 /** Hadoop's older tests of what a file system keeps to. */
@@ -9,6 +12,8 @@ public class TestFileSystemContract extends FileSystemContractBaseTest {
   @org.junit.Before
   @org.junit.jupiter.api.BeforeEach
   public void setUp() throws Exception {
-    fs = Volumes.fileSystem();
+    Configuration conf = new Configuration();
+    conf.set("fs.permissions.umask-mode", TEST_UMASK);
+    fs = FileSystem.newInstance(new URI(Volumes.URI), conf);
   }
 }

@@ -14,6 +14,8 @@ use crate::{
     path::{ParsedPath, Step},
 };
 
+/// Where the trash is.
+const TRASH: &str = "/.trash/";
 /// Most symbolic links on the way to one file.
 const MAX_LINKS: u32 = 40;
 
@@ -91,13 +93,15 @@ impl Fs {
         if resolved.slash && !attr.is_dir() { Err(FsError::NotDir) } else { Ok((ino, attr)) }
     }
 
-    /// A path by which the user reaches a node: the first, if it has several names.
+    /// A path by which the user reaches a node: the first, if it has several names. Names in the
+    /// trash do not count.
     ///
     /// # Errors
     /// [`FsError::NotFound`] if there is none.
     pub fn path_of(&self, ino: Ino) -> Result<Vec<u8>> {
         self.run(OpKind::GetAttr, b"", |interrupt, _| {
-            for path in self.vfs().meta().paths_of(ino, self.vfs().root(), interrupt)? {
+            let paths = self.vfs().meta().paths_of(ino, self.vfs().root(), interrupt)?;
+            for path in paths.into_iter().filter(|path| !path.starts_with(TRASH)) {
                 match self.existing(interrupt, path.as_bytes(), false) {
                     Ok((found, _)) if found == ino => return Ok(path.into_bytes()),
                     // It was moved just now, or leads through a directory that the user may not

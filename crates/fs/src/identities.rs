@@ -136,11 +136,7 @@ impl Identities {
         let ids: Vec<u32> = groups.iter().map(|group| self.gid(group)).collect();
         // Nobody has group 0 but those of the supergroup.
         let main = ids.first().copied().unwrap_or_else(|| if named { 0 } else { self.gid("nogroup") });
-        User {
-            groups: ids,
-            superuser: named || member,
-            ..User::new(self.uid(name), main).with_umask(umask)
-        }
+        User { groups: ids, superuser: named || member, ..User::new(self.uid(name), main).with_umask(umask) }
     }
 
     fn number(&self, table: &Table, name: &str) -> u32 {
@@ -155,7 +151,8 @@ impl Identities {
     /// The number that `JuiceFS` makes for a name.
     fn made(&self, name: &str) -> u32 {
         let digest = Md5::digest([&self.salt, name, &self.salt].concat());
-        let half = |at: usize| digest[at..at + 4].iter().rev().fold(0, |id: u32, byte| id << 8 | u32::from(*byte));
+        let half =
+            |at: usize| digest[at..at + 4].iter().rev().fold(0, |id: u32, byte| id << 8 | u32::from(*byte));
         half(0) ^ half(8)
     }
 }
@@ -183,13 +180,17 @@ mod tests {
     fn names_have_numbers_of_lists_or_their_own() {
         let ids = identities(Some("eve:77\nbroken\nann:78\n"), None);
         assert_eq!((ids.uid("eve"), ids.uid("ann"), ids.uid("hdfs"), ids.gid("supergroup")), (77, 78, 0, 0));
-        assert_eq!((ids.gid("users"), ids.user_name(77), ids.user_name(0)), (100, "eve".into(), "hdfs".into()));
+        assert_eq!(
+            (ids.gid("users"), ids.user_name(77), ids.user_name(0)),
+            (100, "eve".into(), "hdfs".into())
+        );
         let root = ids.uid("root");
         assert_ne!(root, 0, "root of a machine is nobody special");
         assert_eq!((ids.user_name(root), ids.user_name(12)), ("root".into(), "12".into()));
         // MD5 of "volzoevol", its quarters 0 and 2 as little-endian numbers.
         let digest = Md5::digest("volzoevol");
-        let number = |at: usize| u32::from_le_bytes([digest[at], digest[at + 1], digest[at + 2], digest[at + 3]]);
+        let number =
+            |at: usize| u32::from_le_bytes([digest[at], digest[at + 1], digest[at + 2], digest[at + 3]]);
         assert_eq!(ids.uid("zoe"), number(0) ^ number(8));
     }
 

@@ -242,7 +242,8 @@ mod tests {
 
     #[test]
     fn a_rule_is_read_from_its_record() {
-        let record: Vec<u8> = [7, 5, -1, 0, 1, 42, 6, 9, 4].iter().flat_map(|n: &i32| n.to_be_bytes()).collect();
+        let record: Vec<u8> =
+            [7, 5, -1, 0, 1, 42, 6, 9, 4].iter().flat_map(|n: &i32| n.to_be_bytes()).collect();
         let found = rule(&record).expect("valid");
         assert_eq!(found.users, [AclEntry { id: 42, perm: 6 }]);
         assert_eq!(found.groups, [AclEntry { id: 9, perm: 4 }]);

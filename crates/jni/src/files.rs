@@ -136,7 +136,11 @@ pub fn append<'local>(
 pub fn flush<'local>(mut env: EnvUnowned<'local>, _: JClass<'local>, file: jlong, sync: jboolean) {
     call(&mut env, |_| {
         let file = FILES.get(file)?;
-        if sync { file.sync()? } else { file.flush()? }
+        if sync {
+            file.sync()?
+        } else {
+            file.flush()?
+        }
         Ok(())
     });
 }
@@ -161,6 +165,12 @@ pub fn close_file<'local>(mut env: EnvUnowned<'local>, _: JClass<'local>, file: 
     });
 }
 
+/// `int openHandles(boolean files)`: how many files, or file systems, are open in this process.
+#[jni_mangle("io.sluice.Native")]
+pub fn open_handles<'local>(mut env: EnvUnowned<'local>, _: JClass<'local>, files: jboolean) -> jint {
+    call(&mut env, |_| Ok(if files { FILES.count() } else { SESSIONS.count() } as jint))
+}
+
 /// Bytes as Java counts them.
 #[allow(unsafe_code)]
 fn signed(bytes: &[u8]) -> &[i8] {
@@ -171,14 +181,19 @@ fn signed(bytes: &[u8]) -> &[i8] {
 
 /// A part of a direct buffer. Java must not touch it while the native method runs.
 #[allow(unsafe_code)]
-fn direct<'b>(env: &Env<'_>, buffer: &'b mut JByteBuffer<'_>, offset: jint, length: jint) -> Answer<&'b mut [u8]> {
+fn direct<'b>(
+    env: &Env<'_>,
+    buffer: &'b mut JByteBuffer<'_>,
+    offset: jint,
+    length: jint,
+) -> Answer<&'b mut [u8]> {
     let (offset, length) = (offset.max(0) as usize, length.max(0) as usize);
     if offset + length > env.get_direct_buffer_capacity(buffer)? {
         return Err(Failure::new(libc::EINVAL, "a buffer from Java is too short"));
     }
     let begin = env.get_direct_buffer_address(buffer)?;
-    // SAFETY: the memory is as long as was checked, and lives as long as the reference to the buffer
-    // does. Only the class `io.sluice.Native` calls this, with buffers that nobody else uses during
-    // the call, or that its own caller hands over for it.
+    // SAFETY: the memory is as long as was checked, and lives as long as the reference to the
+    // buffer does. Only the class `io.sluice.Native` calls this, with buffers that nobody else uses
+    // during the call, or that its own caller hands over for it.
     Ok(unsafe { std::slice::from_raw_parts_mut(begin.add(offset), length) })
 }

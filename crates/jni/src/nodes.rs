@@ -93,7 +93,11 @@ pub fn mkdir<'local>(
         let (session, path) = (SESSIONS.get(session)?, env.convert_byte_array(&path)?);
         let fs = session.fs.with_umask(umask as u16);
         let mode = mode as u16;
-        if parents { fs.mkdir_all(&path, mode)? } else { fs.mkdir(&path, mode)? }
+        if parents {
+            fs.mkdir_all(&path, mode)?
+        } else {
+            fs.mkdir(&path, mode)?
+        }
         Ok(())
     });
 }

@@ -9,11 +9,7 @@ use jni::{
 };
 use sluice_fs::Clone as CloneHow;
 
-use crate::{
-    bytes::Reader,
-    call,
-    volumes::SESSIONS,
-};
+use crate::{bytes::Reader, call, volumes::SESSIONS};
 
 /// `void concat(long session, byte[] target, byte[] sources)`: the sources are a record of paths.
 #[jni_mangle("io.sluice.Native")]
@@ -68,7 +64,8 @@ pub fn summary<'local>(
             record.extend(number.to_be_bytes());
         }
         let quota = session.fs.quota(&path)?;
-        let quota = quota.map(|quota| [quota.max_inodes, quota.max_space, quota.used_inodes, quota.used_space]);
+        let quota =
+            quota.map(|quota| [quota.max_inodes, quota.max_space, quota.used_inodes, quota.used_space]);
         for number in quota.unwrap_or([-1; 4]) {
             record.extend(number.to_be_bytes());
         }

@@ -20,7 +20,6 @@ use crate::{
     bytes::{Reader, put_bytes},
     call,
     failure::{Answer, Failure},
-    files::FILES,
     handles::Handles,
     options, text,
 };
@@ -186,10 +185,4 @@ pub fn volume<'local>(mut env: EnvUnowned<'local>, _: JClass<'local>, session: j
         }
         Ok(env.byte_array_from_slice(&record)?)
     })
-}
-
-/// `int openHandles(boolean files)`: how many files, or file systems, are open in this process.
-#[jni_mangle("io.sluice.Native")]
-pub fn open_handles<'local>(mut env: EnvUnowned<'local>, _: JClass<'local>, files: jboolean) -> jint {
-    call(&mut env, |_| Ok(if files { FILES.count() } else { SESSIONS.count() } as jint))
 }

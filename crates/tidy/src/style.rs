@@ -61,8 +61,12 @@ pub fn unsafety(sources: &[Source]) -> Vec<Fault> {
         let found = lines.iter().enumerate().filter(|(_, line)| has_word(code(line), "unsafe"));
         for at in found.map(|(at, _)| at) {
             let reason = |line: &&str| line.contains("SAFETY:") || line.contains("# Safety");
-            if !matches!(source.crate_folder(), Some("fuse" | "sdk")) {
-                faults.push(format!("{}:{}: `unsafe` belongs to crates/fuse", source.path, at + 1));
+            if !matches!(source.crate_folder(), Some("fuse" | "jni" | "sdk")) {
+                faults.push(format!(
+                    "{}:{}: `unsafe` belongs to crates/fuse and crates/jni",
+                    source.path,
+                    at + 1
+                ));
             } else if !lines[at.saturating_sub(6)..=at].iter().any(reason) {
                 faults.push(format!("{}:{}: say why it is sound: `// SAFETY:`", source.path, at + 1));
             }

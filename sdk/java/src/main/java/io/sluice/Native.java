@@ -24,7 +24,7 @@ final class Native {
   static final int PARENTS = 64;
 
   /** Names a library outside of the jar. */
-  private static final String LIBRARY = "sluice.library";
+  private static final String FILE = "sluice.native";
 
   static {
     load();
@@ -33,7 +33,7 @@ final class Native {
   private Native() {}
 
   private static void load() {
-    String path = System.getProperty(LIBRARY);
+    String path = System.getProperty(FILE);
     if (path != null && !path.isEmpty()) {
       System.load(path);
       return;
@@ -44,7 +44,7 @@ final class Native {
     try (InputStream library = Native.class.getResourceAsStream(name)) {
       if (library == null) {
         throw new UnsatisfiedLinkError("this jar of Sluice has no library for " + platform
-            + "; build one on such a machine, or name the file in -D" + LIBRARY);
+            + "; build one on such a machine, or name the file in -D" + FILE);
       }
       // A file of its own for each process: nobody else can replace it.
       File file = File.createTempFile("sluice", ".so");

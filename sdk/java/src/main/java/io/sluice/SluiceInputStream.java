@@ -304,7 +304,10 @@ final class SluiceInputStream extends FSInputStream
     }
   }
 
-  /** Reads all ranges at once. Ranges may overlap, and come in any order. */
+  /**
+   * Reads all ranges at once. Ranges may overlap, and come in any order. The result of one that ends
+   * after the file is an {@link EOFException}; the others are read.
+   */
   @Override
   public void readVectored(List<? extends FileRange> ranges, IntFunction<ByteBuffer> allocate)
       throws IOException {
@@ -318,10 +321,6 @@ final class SluiceInputStream extends FSInputStream
       }
       if (range.getOffset() < 0) {
         throw new EOFException("the offset of " + range + " is negative");
-      }
-      long end = range.getOffset() + range.getLength();
-      if (end > knownLength(end)) {
-        throw new EOFException(range + " ends after the end of " + path);
       }
     }
     counters.incrementCounter(StreamStatisticNames.STREAM_READ_VECTORED_OPERATIONS, 1);

@@ -1,5 +1,6 @@
-package io.sluice.contract;
+package io.sluice.contract.since34;
 
+import io.sluice.contract.SluiceContract;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.contract.AbstractContractBulkDeleteTest;
 import org.apache.hadoop.fs.contract.AbstractFSContract;

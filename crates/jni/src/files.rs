@@ -137,9 +137,9 @@ pub fn flush<'local>(mut env: EnvUnowned<'local>, _: JClass<'local>, file: jlong
     call(&mut env, |_| {
         let file = FILES.get(file)?;
         if sync {
-            file.sync()?
+            file.sync()?;
         } else {
-            file.flush()?
+            file.flush()?;
         }
         Ok(())
     });

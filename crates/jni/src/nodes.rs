@@ -94,9 +94,9 @@ pub fn mkdir<'local>(
         let fs = session.fs.with_umask(umask as u16);
         let mode = mode as u16;
         if parents {
-            fs.mkdir_all(&path, mode)?
+            fs.mkdir_all(&path, mode)?;
         } else {
-            fs.mkdir(&path, mode)?
+            fs.mkdir(&path, mode)?;
         }
         Ok(())
     });

@@ -15,6 +15,7 @@ use jni::{
 };
 use parking_lot::Mutex;
 use sluice_fs::{Accounts, Fs, Identities, Superusers};
+use sluice_open::{Variables, VolumeOptions};
 
 use crate::{
     bytes::{Reader, put_bytes},
@@ -47,7 +48,8 @@ struct UserRequest<'r> {
 }
 
 /// `long open(byte[] url, byte[] options, byte[] user)`: a volume as a user sees it. The options
-/// are names and values in turn. The user is a name, groups with commas between them, the
+/// are names and values in turn; a name after a dollar sign is a variable of the environment. The
+/// user is a name, groups with commas between them, the
 /// superuser, the supergroup, and, if there are, the lists of users and of groups.
 #[jni_mangle("io.sluice.Native")]
 pub fn open<'local>(
@@ -75,12 +77,21 @@ pub fn open<'local>(
             users: list(0),
             members: list(1),
         };
-        session(&url, &options::parse(pairs)?, &user)
+        let variable = |name: &str| {
+            let mut found = pairs.clone().filter(|(key, _)| key.strip_prefix('$') == Some(name));
+            found.next().map(|(_, value)| value.to_owned())
+        };
+        session(&url, &options::parse(pairs.clone())?, &variable, &user)
     })
 }
 
-fn session(url: &str, options: &sluice_open::VolumeOptions, user: &UserRequest<'_>) -> Answer<i64> {
-    let volume = sluice_open::volume(url, options, &|_| None)?;
+fn session(
+    url: &str,
+    options: &VolumeOptions,
+    variables: Variables<'_>,
+    user: &UserRequest<'_>,
+) -> Answer<i64> {
+    let volume = sluice_open::volume(url, options, variables)?;
     let name = volume.name();
     let identities = shared_identities(&name, user)?;
     let who = identities.user(user.name, &user.groups, 0);

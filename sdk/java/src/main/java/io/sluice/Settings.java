@@ -1,6 +1,7 @@
 package io.sluice;
 
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
@@ -19,6 +20,12 @@ final class Settings {
   private static final String[] NATIVE = {
     "read-only", "no-bgjob", "writeback", "subdir", "bucket", "heartbeat", "open-cache", "memory-size",
     "max-readahead", "cache-size", "prefetch", "max-uploads", "max-downloads", "cache-dir", "debug",
+  };
+
+  /** Variables of the environment that the native library may see: secrets that no file shall have. */
+  private static final String[] VARIABLES = {
+    "META_PASSWORD", "META_PASSWORD_FILE", "REDIS_PASSWORD", "SENTINEL_PASSWORD", "JFS_RSA_PASSPHRASE",
+    "AWS_REGION", "AWS_DEFAULT_REGION",
   };
 
   private final Configuration conf;
@@ -61,13 +68,19 @@ final class Settings {
     return one.getLongBytes(key, otherwise);
   }
 
-  /** Names and values for the native library. */
+  /** Names and values for the native library; variables of the environment after a "$". */
   byte[] options() {
     Record record = new Record();
     for (String key : NATIVE) {
       String value = get(key, "");
       if (!value.isEmpty()) {
         record.add(key).add(value);
+      }
+    }
+    for (String name : VARIABLES) {
+      String value = System.getenv(name);
+      if (value != null) {
+        record.add("$" + name).add(value);
       }
     }
     return record.toBytes();
@@ -81,7 +94,7 @@ final class Settings {
         if (entry.getKey().startsWith(prefix)) {
           String key = entry.getKey().substring(prefix.length());
           key = key.startsWith(volume + ".") ? key.substring(volume.length() + 1) : key;
-          if (!known.contains(key) && !java.util.Arrays.asList(NATIVE).contains(key)) {
+          if (!known.contains(key) && !Arrays.asList(NATIVE).contains(key)) {
             unknown.add(entry.getKey());
           }
         }

@@ -69,7 +69,7 @@ public class SluiceFileSystem extends FileSystem {
   private static final List<String> SETTINGS =
       Arrays.asList(
           "name", "meta", "superuser", "supergroup", "users", "groups", "umask", "block.size",
-          "min-buffer-size", "file.checksum", "list-page");
+          "min-buffer-size", "file.checksum", "list-page", "disable-trash-emptier");
 
   private static final String SNAPSHOTS = ".snapshot";
   private static final int PARALLEL_READS = 64;
@@ -87,6 +87,8 @@ public class SluiceFileSystem extends FileSystem {
   private int page;
   private boolean checksums;
   private Operations operations;
+  /** Null if this file system empties no trash. */
+  private TrashEmptier emptier;
 
   private static Executor parallel() {
     AtomicInteger number = new AtomicInteger();
@@ -131,10 +133,16 @@ public class SluiceFileSystem extends FileSystem {
             GlobalStorageStatistics.INSTANCE.put(Operations.NAME, Operations::new);
     session = new Session(configuration, settings, name.getAuthority());
     workingDirectory = getHomeDirectory();
+    if (session.isSuperuser() && !settings.is("disable-trash-emptier", false)) {
+      emptier = TrashEmptier.start(this, settings.volume, configuration);
+    }
   }
 
   @Override
   public void close() throws IOException {
+    if (emptier != null) {
+      emptier.stop();
+    }
     try {
       super.close();
     } finally {

@@ -22,6 +22,8 @@ final class SlowStore implements AutoCloseable {
   volatile long readNanos;
 
   SlowStore() throws IOException {
+    // Else an answer in two packets waits for an acknowledgement in between.
+    System.setProperty("sun.net.httpserver.nodelay", "true");
     server = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 128);
     server.setExecutor(threads);
     server.createContext("/", this::answer);

@@ -23,8 +23,10 @@ import org.junit.jupiter.api.Test;
 
 /** Reads that wait for an object store wait together. */
 class TestColdStore {
-  private static final int BLOCK = 256 << 10;
-  private static final int BLOCKS = 128;
+  /** A busy machine may be late once. */
+  private static final int ATTEMPTS = 3;
+  private static final int BLOCK = 64 << 10;
+  private static final int BLOCKS = 96 * ATTEMPTS;
   private static final long WAIT = 20_000_000;
 
   @Test
@@ -39,7 +41,7 @@ class TestColdStore {
       Process format =
           new ProcessBuilder(
                   program, "format", meta, "cold", "--storage", "s3", "--bucket", store.bucket(),
-                  "--access-key", "a", "--secret-key", "b", "--block-size", "256")
+                  "--access-key", "a", "--secret-key", "b", "--block-size", "64")
               .redirectErrorStream(true)
               .start();
       String said = new String(format.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
@@ -55,42 +57,55 @@ class TestColdStore {
       store.readNanos = WAIT;
       try (FileSystem fs = Volumes.fileSystem(conf);
           FSDataInputStream in = fs.open(path)) {
-        long one = nanos(() -> read(in, content, 0, 32));
-        ExecutorService threads = Executors.newFixedThreadPool(16);
-        long many = nanos(() -> {
-          List<Future<?>> running = new ArrayList<>();
-          for (int t = 0; t < 16; t++) {
-            int first = 32 + 2 * t;
-            running.add(threads.submit(() -> {
-              read(in, content, first, 2);
-              return null;
-            }));
-          }
-          for (Future<?> thread : running) {
-            thread.get();
-          }
-        });
-        threads.shutdown();
-        long vectored = nanos(() -> {
-          List<FileRange> ranges = new ArrayList<>();
-          for (int i = 64; i < 96; i++) {
-            ranges.add(FileRange.createFileRange((long) i * BLOCK + 5, 4096));
-          }
-          in.readVectored(ranges, ByteBuffer::allocate);
-          for (FileRange range : ranges) {
-            ByteBuffer data = range.getData().get(60, TimeUnit.SECONDS);
-            assertEquals(ByteBuffer.wrap(content, (int) range.getOffset(), 4096), data);
-          }
-        });
-        System.err.printf(
-            "32 reads of 4 KiB that take %d ms each: one after another %.1f ms, by 16 threads %.1f ms,"
-                + " as ranges %.1f ms%n",
-            WAIT / 1_000_000, one / 1e6, many / 1e6, vectored / 1e6);
-        assertTrue(one >= 8 * WAIT, "the store did not wait");
-        assertTrue(many * 4 <= one, many + " ns by 16 threads, " + one + " ns by one");
-        assertTrue(vectored * 4 <= one, vectored + " ns as ranges, " + one + " ns by one");
+        boolean fast = false;
+        for (int attempt = 0; attempt < ATTEMPTS && !fast; attempt++) {
+          fast = together(in, content, 96 * attempt);
+        }
+        assertTrue(fast, "reads wait one after another");
       }
     }
+  }
+
+  /** Whether reads by many threads, and of many ranges, take a quarter of one after another. */
+  private static boolean together(FSDataInputStream in, byte[] content, int base) throws Exception {
+    long one = nanos(() -> read(in, content, base, 32));
+    ExecutorService threads = Executors.newFixedThreadPool(16);
+    long many = nanos(() -> {
+      List<Future<?>> running = new ArrayList<>();
+      for (int t = 0; t < 16; t++) {
+        int first = base + 32 + 2 * t;
+        running.add(threads.submit(() -> {
+          read(in, content, first, 2);
+          return null;
+        }));
+      }
+      for (Future<?> thread : running) {
+        thread.get();
+      }
+    });
+    threads.shutdown();
+    long vectored = nanos(() -> {
+      List<FileRange> ranges = new ArrayList<>();
+      for (int i = base + 64; i < base + 96; i++) {
+        ranges.add(FileRange.createFileRange(place(i), 4096));
+      }
+      in.readVectored(ranges, ByteBuffer::allocate);
+      for (FileRange range : ranges) {
+        ByteBuffer data = range.getData().get(60, TimeUnit.SECONDS);
+        assertEquals(ByteBuffer.wrap(content, (int) range.getOffset(), 4096), data);
+      }
+    });
+    System.err.printf(
+        "32 reads of 4 KiB that take %d ms each: one after another %.1f ms, by 16 threads %.1f ms,"
+            + " as ranges %.1f ms%n",
+        WAIT / 1_000_000, one / 1e6, many / 1e6, vectored / 1e6);
+    assertTrue(one >= 8 * WAIT, "the store did not wait");
+    return many * 4 <= one && vectored * 4 <= one;
+  }
+
+  /** Somewhere in a block of its own, far from the one before: nothing is read ahead. */
+  private static int place(int number) {
+    return number * 101 % BLOCKS * BLOCK + 5;
   }
 
   private interface Run {
@@ -107,8 +122,8 @@ class TestColdStore {
   private static void read(FSDataInputStream in, byte[] content, int first, int count) throws Exception {
     byte[] part = new byte[4096];
     for (int i = first; i < first + count; i++) {
-      in.readFully((long) i * BLOCK + 5, part);
-      assertEquals(ByteBuffer.wrap(content, i * BLOCK + 5, part.length), ByteBuffer.wrap(part));
+      in.readFully(place(i), part);
+      assertEquals(ByteBuffer.wrap(content, place(i), part.length), ByteBuffer.wrap(part));
     }
   }
 }

@@ -177,11 +177,34 @@ class TestFeatures {
     conf.set("fs.trash.interval", "60");
     Path file = new Path(dir, "f");
     Volumes.write(fs, file, bytes("x"));
-    assertTrue(Trash.moveToAppropriateTrash(fs, file, conf));
+    assertTrue(new Trash(fs, conf).moveToTrash(file));
     assertFalse(fs.exists(file));
     Path moved = new Path(fs.getTrashRoot(file) + "/Current" + dir + "/f");
     assertArrayEquals(bytes("x"), Volumes.read(fs, moved));
     fs.delete(fs.getTrashRoot(file), true);
+  }
+
+  @Test
+  void aSuperuserEmptiesTheTrashOfAll() throws Exception {
+    Configuration conf = new Configuration();
+    // Minutes.
+    conf.set("fs.trash.interval", "0.02");
+    conf.set("fs.trash.checkpoint.interval", "0.01");
+    conf.set("dfs.user.home.dir.prefix", dir.toUri().getPath() + "/home");
+    fs.setPermission(dir, new FsPermission((short) 0777));
+    Path file = new Path(dir, "f");
+    try (FileSystem zoe = Volumes.as(conf, "zoe")) {
+      Volumes.write(zoe, file, bytes("x"));
+      assertTrue(new Trash(zoe, conf).moveToTrash(file));
+      Path trash = zoe.getTrashRoot(file);
+      try (FileSystem emptying = Volumes.fileSystem(conf)) {
+        long deadline = System.nanoTime() + 60_000_000_000L;
+        while (emptying.listStatus(trash).length > 0) {
+          assertTrue(System.nanoTime() < deadline, "it is not emptied");
+          Thread.yield();
+        }
+      }
+    }
   }
 
   @Test

@@ -261,12 +261,12 @@ impl OpenFile {
         let mut state = self.state();
         let names = state.names_since(begun);
         // A change by another client may have come after it, and an answer that was requested since
-        // may show that. A change of names may have come before it or after it.
-        let last = state.changed_elsewhere < begun && state.since <= begun && names.is_none();
-        state.set(last.then_some(attr), now);
+        // may show that.
+        let last = state.changed_elsewhere < begun && state.since <= begun;
+        // A change of names may have come before it or after it.
+        state.set((last && names.is_none()).then_some(attr), now);
         // Whoever requested the attributes before gets at least this.
-        let unchanged = state.changed_elsewhere < begun;
-        state.own = unchanged.then(|| names.map_or(attr, |names| names.put_on(attr)));
+        state.own = last.then(|| names.map_or(attr, |names| names.put_on(attr)));
     }
 
     /// Another client changed it, or may have. Its attributes must be requested again.
@@ -294,15 +294,16 @@ impl OpenFile {
         state.own = state.own.map(|own| names.put_on(own));
     }
 
-    /// Caches attributes that were requested at `asked`. Returns those to show.
-    pub(super) fn learn(&self, attr: Attr, asked: u64) -> Attr {
+    /// Caches attributes that were requested at `asked`. Returns those to show; `None` if nobody
+    /// knows whether these are the newest.
+    pub(super) fn learn(&self, attr: Attr, asked: u64) -> Option<Attr> {
         let mut state = self.state();
         let attr = state.names_since(asked).map_or(attr, |names| names.put_on(attr));
         if state.since > asked {
-            return state.attr.map(|(known, _)| known).or(state.own).unwrap_or(attr);
+            return state.attr.map(|(known, _)| known).or(state.own);
         }
         state.set(Some(attr), asked);
-        attr
+        Some(attr)
     }
 
     /// A handle is about to acquire a lock.
@@ -365,11 +366,11 @@ mod tests {
             ..Attr::new(sluice_types::FileType::File, 0o644, 0, 0, Ino::ROOT, Time::default())
         };
         // Begun at 2 and committed; then another client wrote more, and an open asked at 4.
-        assert_eq!(file.learn(long(20), 4).length, 20);
+        file.learn(long(20), 4);
         file.changed(long(10), 2, 5);
         assert_eq!(file.attr(), None, "nobody knows which came last");
-        assert_eq!(file.learn(long(0), 3).length, 10, "asked before the change was over");
-        assert_eq!(file.learn(long(20), 6).length, 20);
+        assert_eq!(file.learn(long(0), 3), None, "asked before the change was over");
+        assert_eq!(file.learn(long(20), 6), Some(long(20)));
         file.changed(long(30), 7, 8);
         assert_eq!(file.attr().map(|attr| attr.length), Some(30));
     }
@@ -387,14 +388,14 @@ mod tests {
         // Asked at 3, after another client wrote; meanwhile this client removes a name.
         file.renamed(&attr(20, 0, 5), 4);
         assert_eq!(file.attr(), Some(attr(10, 0, 5)), "which of both is longer nobody knows");
-        assert_eq!(file.learn(attr(20, 1, 3), 3), attr(20, 0, 5));
+        assert_eq!(file.learn(attr(20, 1, 3), 3), Some(attr(20, 0, 5)));
         assert_eq!(file.attr(), Some(attr(20, 0, 5)));
         // A change of the content that was committed before the next change of names, or after.
         file.renamed(&attr(20, 2, 7), 6);
         file.changed(attr(30, 0, 6), 5, 7);
         assert_eq!(file.attr(), None, "nobody knows which came last");
-        assert_eq!(file.learn(attr(20, 0, 5), 4), attr(30, 2, 7), "asked before both");
-        assert_eq!(file.learn(attr(30, 2, 7), 8), attr(30, 2, 7));
+        assert_eq!(file.learn(attr(20, 0, 5), 4), Some(attr(30, 2, 7)), "asked before both");
+        assert_eq!(file.learn(attr(30, 2, 7), 8), Some(attr(30, 2, 7)));
     }
 
     #[test]

@@ -92,8 +92,8 @@ pub(crate) struct Request {
     /// The server process to ask.
     process: u64,
     pipeline: Pipeline,
-    /// How the records come.
-    form: Form,
+    /// How the records come, for each answer.
+    forms: Vec<Form>,
 }
 
 /// The rows, and the errors of those that cannot be read.
@@ -162,21 +162,22 @@ impl Request {
             Pipeline::of_script(&SCAN, args)
         };
         // Everything at the key of a record of that kind, with what belongs to it elsewhere.
-        let at_place = |of: &Key| {
+        let at_cursor = |of: &Key, cursor: &[u8]| {
             let cells = keys.cells(of);
             let command = if cells[0].shape == Shape::Score { "ZSCAN" } else { "HSCAN" };
             let pipeline = if let [cell] = &cells[..] {
                 let mut pipeline = Pipeline::default();
-                pipeline.command(command).extend([&cell.key[..], &place.cursor, b"COUNT", &limit]);
+                pipeline.command(command).extend([&cell.key[..], cursor, b"COUNT", &limit]);
                 pipeline
             } else {
-                let mut own: Vec<&[u8]> = vec![command.as_bytes(), &place.cursor];
+                let mut own: Vec<&[u8]> = vec![command.as_bytes(), cursor];
                 own.extend(cells.iter().map(|cell| &cell.key[..]));
                 script("joined", &own)
             };
             let form = Form { key: Some(cells[0].key.clone()), fields: true, values: cells.len() };
             (pipeline, form)
         };
+        let at_place = |of: &Key| at_cursor(of, &place.cursor);
         // Everything in the database whose key begins with a letter and goes on with a digit.
         let whole = |kind: &str, word: &str, pattern: &str| {
             let glob = [&keys.word(word)[..], b"[0-9]*"].concat();
@@ -218,7 +219,15 @@ impl Request {
             Scan::DirStats => at_place(&Key::DirStat(Ino(0))),
             Scan::Quotas => at_place(&Key::Quota(*QUOTAS.get(usize::from(place.part))?)),
         };
-        Some(Self { scan, part: place.part, process, pipeline, form })
+        let mut request = Self { scan, part: place.part, process, pipeline, forms: vec![form] };
+        if scan == Scan::Quotas && &*place.cursor == b"0" {
+            for kind in &QUOTAS[usize::from(place.part) + 1..] {
+                let (pipeline, form) = at_cursor(&Key::Quota(*kind), b"0");
+                request.pipeline.append(pipeline);
+                request.forms.push(form);
+            }
+        }
+        Some(request)
     }
 
     pub(crate) fn into_pipeline(self) -> Pipeline {
@@ -233,18 +242,44 @@ impl Request {
         answers: Vec<Value>,
     ) -> Result<Page, EngineError> {
         let mut answers = answers.into_iter();
+        let mut page = Page { rows: Vec::new(), damaged: Vec::new(), next: None };
+        let mut part = self.part;
+        for form in &self.forms {
+            let (rows, damaged, place) = self.answer(pool, reader, form, &mut answers)?;
+            page.rows.extend(rows);
+            page.damaged.extend(damaged);
+            if let Some(place) = place {
+                page.next = Some(Place { part, ..place }.cursor());
+                return Ok(page);
+            }
+            part += 1;
+        }
+        let more = self.scan == Scan::Quotas && usize::from(part) < QUOTAS.len();
+        page.next = more.then(|| Place::start(part, self.process).cursor());
+        Ok(page)
+    }
+
+    /// Reads one answer. Returns also where it ends, if that is not the end of its collection.
+    fn answer(
+        &self,
+        pool: &Pool,
+        reader: Reader<'_>,
+        form: &Form,
+        answers: &mut impl Iterator<Item = Value>,
+    ) -> Result<(Vec<Row>, Vec<EngineError>, Option<Place>), EngineError> {
         let parts: Vec<Value> = reader.parse(answers.next().unwrap_or(Value::Nil))?;
         let mut parts = parts.into_iter();
         let mut next = || parts.next().unwrap_or(Value::Nil);
         let (cursor, values) = (next(), next());
-        if let (Scan::Entries { dir, .. }, Some(all)) = (self.scan, answers.next())
+        if let Scan::Entries { dir, .. } = self.scan
+            && let Some(all) = answers.next()
             && all != Value::Nil
         {
             let all: Vec<Cell> = reader.parse(all)?;
             let (rows, damaged) = weave(reader, dir, all)?;
-            return Ok(Page { rows, damaged, next: None });
+            return Ok((rows, damaged, None));
         }
-        let mut place = Place::start(self.part, self.process);
+        let mut place = Place::start(0, self.process);
         place.cursor = text(reader, cursor)?;
         let values: Vec<Cell> = reader.parse(values)?;
         if matches!(self.scan, Scan::AllEntries | Scan::Xattrs) {
@@ -254,19 +289,14 @@ impl Request {
         }
         let (rows, mut damaged) = match self.scan {
             Scan::Entries { dir, nodes: true } => with_nodes(pool, reader, dir, values)?,
-            _ => reader.rows(&self.form, values),
+            _ => reader.rows(form, values),
         };
         // A listing without a name would look complete.
         if matches!(self.scan, Scan::Entries { nodes: false, .. }) && !damaged.is_empty() {
             return Err(damaged.swap_remove(0));
         }
-        let next = if &*place.cursor != b"0" || !place.pending.is_empty() {
-            Some(place)
-        } else {
-            let more = self.scan == Scan::Quotas && usize::from(self.part) + 1 < QUOTAS.len();
-            more.then(|| Place::start(self.part + 1, self.process))
-        };
-        Ok(Page { rows, damaged, next: next.map(|place| place.cursor()) })
+        let unfinished = &*place.cursor != b"0" || !place.pending.is_empty();
+        Ok((rows, damaged, unfinished.then_some(place)))
     }
 }
 

@@ -77,11 +77,6 @@ impl Pipeline {
         self.add(Some(script), args);
     }
 
-    /// Adds the commands of `other`.
-    pub(crate) fn append(&mut self, mut other: Self) {
-        self.commands.append(&mut other.commands);
-    }
-
     fn add(&mut self, script: Option<&'static Script>, args: Args) -> &mut Args {
         let at = self.commands.len();
         self.commands.push(Command { script, args });

@@ -3,7 +3,10 @@
 use pyo3::{exceptions::PyValueError, prelude::*};
 use sluice_fs::{Access, Acl, AclEntry, AclRule, SetTime, Time, XattrMode};
 
-use crate::volume::{StatFields, Volume, stat_fields};
+use crate::{
+    stat::{StatFields, stat_fields},
+    volume::Volume,
+};
 
 /// Tag, id and permissions of one entry of an ACL.
 type AclFields = (u32, u32, u16);

@@ -24,8 +24,8 @@ pub(crate) fn fill<T: Send>(
         return Ok(py.detach(|| fill(&mut [])));
     }
     // SAFETY: the object keeps these bytes where they are until the buffer is released, which is
-    // after this. Nobody else uses them meanwhile: as with `readinto` of Python's own files, that is
-    // for the program to see to, which gave away the object to be filled.
+    // after this. That nobody else uses them meanwhile is for the program to see to, which gave
+    // away the object to be filled; it is the same with `readinto` of Python's own files.
     let bytes = unsafe { slice::from_raw_parts_mut(start, count) };
     Ok(py.detach(|| fill(bytes)))
 }

@@ -13,7 +13,7 @@ use crate::{
     buffer,
     error::{closed, of_path},
     ranges,
-    volume::{StatFields, stat_fields},
+    stat::{StatFields, stat_fields},
 };
 
 /// An open file.

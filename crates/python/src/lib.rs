@@ -3,6 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | `volume`, `names`, `attrs` | `Volume`: the calls on paths |
+//! | `stat` | attributes as tuples |
 //! | `file` | `File`: open files, without a cursor |
 //! | `ranges` | many ranges read at once |
 //! | `buffer` | the memory of Python's objects |
@@ -17,6 +18,7 @@ mod error;
 mod file;
 mod names;
 mod ranges;
+mod stat;
 mod volume;
 
 use pyo3::prelude::*;

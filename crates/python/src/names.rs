@@ -3,7 +3,10 @@
 use pyo3::{exceptions::PyValueError, prelude::*};
 use sluice_fs::{Clone as CloneHow, RenameMode};
 
-use crate::volume::{StatFields, Volume, stat_fields};
+use crate::{
+    stat::{StatFields, stat_fields},
+    volume::Volume,
+};
 
 /// Name, type as in `st_mode`, and the attributes if they may be seen.
 type Item = (Vec<u8>, u32, Option<StatFields>);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use parking_lot::Mutex;
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyBytes};
-use sluice_fs::{Attr, Fs, OpenOptions, User};
+use sluice_fs::{Fs, OpenOptions, User};
 use sluice_open::VolumeOptions;
 
 use crate::{
@@ -13,31 +13,12 @@ use crate::{
     ranges,
 };
 
-/// Mode, inode, links, owner, group, length, and three times: nanoseconds since 1970.
-pub(crate) type StatFields = (u32, u64, u32, u32, u32, u64, i64, i64, i64);
-
 /// A user: uid, gid, further groups, whether it is a superuser, and the umask.
 type UserFields = (u32, u32, Vec<u32>, bool, u16);
 
 /// A volume as a user sees it.
 #[pyclass(frozen)]
 pub(crate) struct Volume(Mutex<Option<Fs>>);
-
-pub(crate) fn stat_fields(ino: u64, attr: &Attr) -> StatFields {
-    let nanos =
-        |time: sluice_fs::Time| time.sec.saturating_mul(1_000_000_000).saturating_add(time.nsec.into());
-    (
-        attr.st_mode(),
-        ino,
-        attr.nlink,
-        attr.uid,
-        attr.gid,
-        attr.length,
-        nanos(attr.atime),
-        nanos(attr.mtime),
-        nanos(attr.ctime),
-    )
-}
 
 impl Volume {
     /// Runs a call without the lock of the interpreter.
@@ -109,7 +90,8 @@ impl Volume {
         py.detach(|| fs.volume().flush()).map_err(plain)
     }
 
-    /// Opens a file. `flags` has letters: r, w, a(ppend), c(reate), x (create, or fail), t(runcate).
+    /// Opens a file. `flags` has letters: r, w, a(ppend), c(reate), x (create, or fail) and
+    /// t(runcate).
     fn open(&self, py: Python<'_>, path: &[u8], flags: &str, mode: u16) -> PyResult<File> {
         let has = |flag| flags.contains(flag);
         let options = OpenOptions::new()

@@ -8,10 +8,13 @@ import os
 import stat as _stat
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from . import _process, _users
 from ._file import File
+
+if TYPE_CHECKING:
+    from ._native import Volume
 
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
@@ -110,7 +113,7 @@ class Client:
         **without_meaning: Any,
     ):
         given = dict(locals())
-        self._opened: Any = None
+        self._opened: Volume | None = None
         self._generation = -1
         for option in without_meaning:
             if option not in _WITHOUT_MEANING:
@@ -123,17 +126,17 @@ class Client:
         self._closed = False
         self._volume()
 
-    def _volume(self) -> Any:
+    def _volume(self) -> Volume:
         if self._generation == _process.generation and self._opened is not None:
             return self._opened
         if self._closed:
             raise ValueError("I/O operation on closed client")
         variables = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
         native = _process.native()
-        self._opened = native.Volume(self._url, self._options, variables, self._user)
-        self._generation = _process.generation
+        opened: Volume = native.Volume(self._url, self._options, variables, self._user)
+        self._opened, self._generation = opened, _process.generation
         _process.close_client_at_exit(self)
-        return self._opened
+        return opened
 
     def as_user(
         self,
@@ -243,10 +246,7 @@ class Client:
         """Reads many files, or ranges of them (path, begin, end), in parallel. The results are in
         the order asked for; that of a file that cannot be read is its error."""
         items = [item if isinstance(item, tuple) else (item, None, None) for item in wanted]
-        read: list[bytes | OSError] = self._volume().read_files(
-            [(os.fsencode(path), begin, end) for path, begin, end in items]
-        )
-        return read
+        return self._volume().read_files([(os.fsencode(path), begin, end) for path, begin, end in items])
 
     def write_files(self, files: Iterable[tuple[Path, bytes]]) -> None:
         """Writes many whole files in parallel. They are stored when it returns."""
@@ -317,7 +317,7 @@ class Client:
         items = sorted(self._volume().listdir(os.fsencode(path)))
         if not detail:
             return [os.fsdecode(name) for name, _, _ in items]
-        unknown = (0,) * 8
+        unknown = (0, 0, 0, 0, 0, 0, 0, 0)
         return [
             (os.fsdecode(name), stat_result(fields or (mode, *unknown))) for name, mode, fields in items
         ]
@@ -337,7 +337,9 @@ class Client:
             if onerror is not None:
                 onerror(error)
             return
-        dirs, files, links = [], [], set()
+        dirs: list[str] = []
+        files: list[str] = []
+        links: set[str] = set()
         for raw, mode, _ in items:
             name = os.fsdecode(raw)
             if _stat.S_ISLNK(mode):
@@ -393,8 +395,8 @@ class Client:
 
     def chown(self, path: Path, uid: int, gid: int, follow_symlinks: bool = True) -> None:
         """Sets the owner and the group; -1 leaves one as it is."""
-        given = [None if number == -1 else number for number in (uid, gid)]
-        self._volume().chown(os.fsencode(path), *given, follow_symlinks)
+        owner, group = (None if number == -1 else number for number in (uid, gid))
+        self._volume().chown(os.fsencode(path), owner, group, follow_symlinks)
 
     def utime(
         self,
@@ -412,8 +414,7 @@ class Client:
 
     def getxattr(self, path: Path, name: str) -> bytes:
         """Value of an extended attribute."""
-        value: bytes = self._volume().getxattr(os.fsencode(path), os.fsencode(name))
-        return value
+        return self._volume().getxattr(os.fsencode(path), os.fsencode(name))
 
     def setxattr(self, path: Path, name: str, value: bytes | str, flags: int = 0) -> None:
         """Sets an extended attribute; `os.XATTR_CREATE` and `os.XATTR_REPLACE` are flags."""
@@ -430,8 +431,7 @@ class Client:
     def getacl(self, path: Path, default: bool = False) -> list[tuple[int, int, int]]:
         """The ACL, or that which children inherit, as tag, id and permissions of each entry. The
         tags are those of Linux: 1 owner, 2 user, 4 owning group, 8 group, 16 mask, 32 others."""
-        entries: list[tuple[int, int, int]] = self._volume().getacl(os.fsencode(path), default)
-        return entries
+        return self._volume().getacl(os.fsencode(path), default)
 
     def setacl(
         self, path: Path, entries: Iterable[tuple[int, int, int]], default: bool = False

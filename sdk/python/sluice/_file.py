@@ -12,6 +12,7 @@ from . import _process
 
 if TYPE_CHECKING:
     from ._client import Client
+    from ._native import File as NativeFile
 
 
 class File(io.RawIOBase):
@@ -20,21 +21,21 @@ class File(io.RawIOBase):
 
     def __init__(self, client: Client, path: str | os.PathLike[str], flags: str, mode: int = 0o666):
         # What `close` needs comes first: it also runs if opening fails.
-        self._native: Any = None
+        self._native: NativeFile | None = None
         self._generation = _process.generation
         self._client = client
         self._at = 0
         self._flags = flags
         self.name = os.fspath(path)
         self.mode = "rb+" if "r" in flags and self.writable() else "wb" if self.writable() else "rb"
-        self._native = client._volume().open(os.fsencode(path), flags, mode)
+        native = self._native = client._volume().open(os.fsencode(path), flags, mode)
         if "a" in flags:
-            self._at = self._native.size()
+            self._at = native.size()
 
-    def _file(self) -> Any:
+    def _file(self) -> NativeFile:
         if self.closed:
             raise ValueError("I/O operation on closed file")
-        if self._generation != _process.generation:
+        if self._native is None or self._generation != _process.generation:
             # The file of a parent process.
             if self.writable():
                 raise OSError(errno.EBADF, "a file that a parent process opened to write", self.name)
@@ -58,14 +59,14 @@ class File(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         """Reads into a buffer from the current position; returns the number of bytes."""
         self._check(self.readable(), "not readable")
-        count: int = self._file().readinto(_flat(buffer), self._at)
+        count = self._file().readinto(_flat(buffer), self._at)
         self._at += count
         return count
 
     def readall(self) -> bytes:
         self._check(self.readable(), "not readable")
         file = self._file()
-        data: bytes = file.read(max(file.size() - self._at, 0), self._at)
+        data = file.read(max(file.size() - self._at, 0), self._at)
         self._at += len(data)
         return data
 
@@ -74,7 +75,7 @@ class File(io.RawIOBase):
         if size is None or size < 0:
             return self.readall()
         self._check(self.readable(), "not readable")
-        data: bytes = self._file().read(size, self._at)
+        data = self._file().read(size, self._at)
         self._at += len(data)
         return data
 
@@ -82,20 +83,17 @@ class File(io.RawIOBase):
         """Reads up to `size` bytes at `offset`. The position does not change, so threads may share
         the file."""
         self._check(self.readable(), "not readable")
-        data: bytes = self._file().read(size, offset)
-        return data
+        return self._file().read(size, offset)
 
     def readinto_at(self, offset: int, buffer: Any) -> int:
         """Reads into a buffer at `offset`. The position does not change."""
         self._check(self.readable(), "not readable")
-        count: int = self._file().readinto(_flat(buffer), offset)
-        return count
+        return self._file().readinto(_flat(buffer), offset)
 
     def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
         """Reads ranges, each an offset and a length, in parallel."""
         self._check(self.readable(), "not readable")
-        read: list[bytes] = self._file().read_ranges(list(ranges))
-        return read
+        return self._file().read_ranges(list(ranges))
 
     def write(self, data: Any, /) -> int:
         """Writes all of `data`, at the end if the file was opened to append."""

@@ -16,10 +16,7 @@ import sys
 import tempfile
 import weakref
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from . import _native as Native
+from typing import Any, Protocol
 
 
 class _Closes(Protocol):
@@ -37,7 +34,7 @@ _clients: weakref.WeakSet[Any] = weakref.WeakSet()
 _closes_at_exit = -1
 
 
-def native() -> type[Native] | Any:
+def native() -> Any:
     """The library of this process, loaded at its first use."""
     global _loaded
     if _loaded is not None and _loaded[0] == generation:

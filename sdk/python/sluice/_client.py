@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
+#: Bytes that a file object reads ahead, or gathers before it hands them on. Larger calls pass it by.
+_BUFFER = 128 << 10
 #: Variables of the environment that opening a volume may see.
 _VARIABLES = (
     "META_PASSWORD",
@@ -177,6 +179,13 @@ class Client:
     def __exit__(self, *unused: object) -> None:
         self.close()
 
+    def __del__(self) -> None:
+        # Other threads run while the volume is closed.
+        try:
+            self.close()
+        except (AttributeError, OSError, TypeError, ValueError):
+            pass
+
     def __repr__(self) -> str:
         return f"<sluice.Client {self.name!r}>"
 
@@ -223,7 +232,7 @@ class Client:
         opened: Any = raw
         try:
             if buffering != 0:
-                size = buffering if buffering > 1 else 1 << 20 if raw.readable() else 128 << 10
+                size = buffering if buffering > 1 else _BUFFER
                 if raw.readable() and raw.writable():
                     opened = io.BufferedRandom(raw, size)
                 elif raw.writable():

@@ -30,8 +30,10 @@ _loaded: tuple[int, ModuleType] | None = None
 #: What has to be closed before the process ends: files first, as they need their clients.
 _files: weakref.WeakSet[Any] = weakref.WeakSet()
 _clients: weakref.WeakSet[Any] = weakref.WeakSet()
-#: The generation that closes them at its end.
-_closes_at_exit = -1
+#: Whether they are closed at the end of the process; children that are forked inherit that.
+_registered = False
+#: The generation that did so for a child of multiprocessing, which ends without atexit.
+_finalizes = -1
 
 
 def native() -> Any:
@@ -95,18 +97,17 @@ def close_file_at_exit(file: _Closes) -> None:
 
 def close_client_at_exit(client: _Closes) -> None:
     """Closes a client before the process ends, after the files."""
-    global _closes_at_exit
+    global _registered, _finalizes
     _clients.add(client)
-    if _closes_at_exit == generation:
-        return
-    _closes_at_exit = generation
-    if generation == 0:
+    if not _registered:
         atexit.register(_close_all)
-        return
-    # Children of multiprocessing end without atexit.
-    util = sys.modules.get("multiprocessing.util")
-    if util is not None:
+        _registered = True
+    process = sys.modules.get("multiprocessing.process")
+    if _finalizes != generation and process is not None and process.parent_process() is not None:
+        from multiprocessing import util
+
         util.Finalize(None, _close_all, exitpriority=10)
+        _finalizes = generation
 
 
 def _close_all() -> None:

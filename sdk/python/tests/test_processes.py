@@ -1,9 +1,12 @@
 """Processes: fork, spawn, and a loop that loads data in eight of them."""
 
 import errno
+import json
 import multiprocessing
 import os
 import random
+import shutil
+import subprocess
 
 import pytest
 
@@ -128,6 +131,31 @@ def test_a_pool_of_processes(client, folder):
         paths = [f"{folder}/{number}" for number in range(16)]
         assert pool.map(length, [(client, path) for path in paths]) == [SIZE] * 16
     assert isinstance(client, sluice.Client)
+
+
+def sessions(client):
+    """Clients of the volume that have a session, by the command `sluice`."""
+    program = shutil.which("sluice")
+    if program is None:
+        pytest.skip("no program sluice")
+    said = subprocess.run([program, "status", client._url], capture_output=True, text=True, check=True)
+    return len(json.loads(said.stdout)["Sessions"])
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_end_their_sessions(client, folder, method):
+    before = sessions(client)
+    context = multiprocessing.get_context(method)
+    workers = [context.Process(target=client.listdir, args=(folder,)) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+        assert worker.exitcode == 0
+    other = sluice.Client("other", client._url, read_only=False, cache_size="65M")
+    assert sessions(client) == before + 1
+    del other
+    assert sessions(client) == before
 
 
 def length(what):

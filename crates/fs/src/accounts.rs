@@ -77,6 +77,16 @@ impl Accounts {
         self.groups.get(group).copied()
     }
 
+    /// All users with their ids.
+    pub fn users(&self) -> impl Iterator<Item = (&str, u32)> {
+        self.users.iter().map(|(name, (uid, _))| (name.as_str(), *uid))
+    }
+
+    /// All groups with their ids.
+    pub fn groups(&self) -> impl Iterator<Item = (&str, u32)> {
+        self.groups.iter().map(|(name, gid)| (name.as_str(), *gid))
+    }
+
     /// Name of a user.
     pub fn user_name(&self, uid: u32) -> Option<&str> {
         self.user_names.get(&uid).map(String::as_str)

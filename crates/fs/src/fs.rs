@@ -41,6 +41,12 @@ impl Fs {
         &self.volume
     }
 
+    /// The same view with another umask.
+    #[must_use]
+    pub fn with_umask(&self, umask: u16) -> Self {
+        Self { umask: umask & 0o777, ..self.clone() }
+    }
+
     /// Attributes of what a path leads to.
     pub fn stat(&self, path: impl AsRef<[u8]>) -> Result<Stat> {
         self.run(OpKind::GetAttr, path.as_ref(), |interrupt, path| {

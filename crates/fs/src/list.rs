@@ -18,6 +18,19 @@ const PAGE: usize = 2048;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor(sluice_vfs::Cursor);
 
+impl Cursor {
+    /// It as bytes, for those who keep it outside of the program.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0.0
+    }
+
+    /// It from bytes. Others than those of [`Self::as_bytes`] lead anywhere in the directory, or to
+    /// an error.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        Self(sluice_vfs::Cursor(bytes.to_vec()))
+    }
+}
+
 /// A name of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {

@@ -6,13 +6,16 @@
 use std::collections::VecDeque;
 
 use sluice_types::{Access, Attr, FileType, FsError, FsResult, Ino, Name};
-use sluice_vfs::Interrupt;
+use sluice_vfs::{Interrupt, OpKind};
 
 use crate::{
+    error::Result,
     fs::Fs,
     path::{ParsedPath, Step},
 };
 
+/// Where the trash is.
+const TRASH: &str = "/.trash/";
 /// Most symbolic links on the way to one file.
 const MAX_LINKS: u32 = 40;
 
@@ -88,6 +91,27 @@ impl Fs {
         let resolved = self.resolve(interrupt, path, follow)?;
         let (ino, attr) = resolved.node.ok_or(FsError::NotFound)?;
         if resolved.slash && !attr.is_dir() { Err(FsError::NotDir) } else { Ok((ino, attr)) }
+    }
+
+    /// A path by which the user reaches a node: the first, if it has several names. Names in the
+    /// trash do not count.
+    ///
+    /// # Errors
+    /// [`FsError::NotFound`] if there is none.
+    pub fn path_of(&self, ino: Ino) -> Result<Vec<u8>> {
+        self.run(OpKind::GetAttr, b"", |interrupt, _| {
+            let paths = self.vfs().meta().paths_of(ino, self.vfs().root(), interrupt)?;
+            for path in paths.into_iter().filter(|path| !path.starts_with(TRASH)) {
+                match self.existing(interrupt, path.as_bytes(), false) {
+                    Ok((found, _)) if found == ino => return Ok(path.into_bytes()),
+                    // It was moved just now, or leads through a directory that the user may not
+                    // search.
+                    Ok(_) | Err(FsError::NotFound | FsError::NotDir | FsError::Access) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Err(FsError::NotFound)
+        })
     }
 
     /// The place of the last name of a path. Operations on the place check its directory. No trip

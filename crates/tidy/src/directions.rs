@@ -4,7 +4,7 @@
 use crate::{Fault, Source, sources::DEV_CRATES};
 
 /// Each crate with the crates of the workspace that it may use. `cli` may use all that ship.
-const ARROWS: [(&str, &[&str]); 17] = [
+const ARROWS: [(&str, &[&str]); 18] = [
     ("types", &[]),
     ("meta", &["types"]),
     ("net", &["types"]),
@@ -22,10 +22,11 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ("open", &["types", "meta", "meta-sql", "meta-redis", "meta-kv", "object", "data", "vfs", "fs"]),
     ("c", &["types", "fs", "open"]),
     ("python", &["types", "fs", "open"]),
+    ("jni", &["fs", "open"]),
 ];
 
 /// External crates with the only crates that may use them in what ships.
-const KEPT_TO: [(&str, &[&str]); 13] = [
+const KEPT_TO: [(&str, &[&str]); 14] = [
     ("rusqlite", &["meta-sql"]),
     ("postgres-protocol", &["meta-sql"]),
     ("mysql_async", &["meta-sql"]),
@@ -39,6 +40,7 @@ const KEPT_TO: [(&str, &[&str]); 13] = [
     ("anyhow", &["cli"]),
     ("clap", &["cli"]),
     ("pyo3", &["python"]),
+    ("jni", &["jni"]),
 ];
 
 /// The folders of the workspace's crates.

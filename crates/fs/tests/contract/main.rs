@@ -50,7 +50,9 @@ contract! {
         limits_of_paths
         the_trash_is_a_directory_and_internal_files_do_not_exist
         a_moved_directory_is_found_at_its_new_place
-        an_error_names_the_path;
+        an_error_names_the_path
+        a_node_is_found_again_by_its_inode
+        a_view_has_the_umask_that_it_was_given;
     names:
         names_are_made_moved_and_removed
         directories_are_made_with_those_above

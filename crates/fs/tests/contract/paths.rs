@@ -1,6 +1,6 @@
 //! Path resolution.
 
-use sluice_fs::{FileType, FsError, RenameMode};
+use sluice_fs::{FileType, FsError, RenameMode, User};
 
 use crate::rig::{Rig, fails, get, put};
 
@@ -137,4 +137,31 @@ pub(crate) fn an_error_names_the_path(rig: &Rig) {
     assert_eq!(about("/d", "/absent/d"), *b"/absent/d");
     let file = fs.open("/full/f").unwrap();
     assert_eq!(file.write_at(b"x", 0).unwrap_err().to_string(), "/full/f: bad file descriptor");
+}
+
+pub(crate) fn a_node_is_found_again_by_its_inode(rig: &Rig) {
+    let fs = rig.root();
+    fs.mkdir_all("/i/open", 0o755).unwrap();
+    fs.mkdir("/i/closed", 0o700).unwrap();
+    put(&fs, "/i/open/f", b"f");
+    put(&fs, "/i/closed/g", b"g");
+    let (f, g) = (fs.stat("/i/open/f").unwrap().ino, fs.stat("/i/closed/g").unwrap().ino);
+    assert_eq!(fs.path_of(f).unwrap(), b"/i/open/f");
+    fs.rename("/i/open/f", "/i/open/moved", RenameMode::NoReplace).unwrap();
+    assert_eq!(fs.path_of(f).unwrap(), b"/i/open/moved");
+    assert_eq!(fs.path_of(fs.stat("/").unwrap().ino).unwrap(), b"/");
+    // Who may not search the directory does not learn what is in it.
+    let user = rig.volume.fs(&User::new(1000, 100));
+    assert_eq!(user.path_of(f).unwrap(), b"/i/open/moved");
+    assert_eq!(user.path_of(g).unwrap_err().error, FsError::NotFound);
+    fs.unlink("/i/open/moved").unwrap();
+    assert_eq!(fs.path_of(f).unwrap_err().error, FsError::NotFound, "it is in the trash");
+}
+
+pub(crate) fn a_view_has_the_umask_that_it_was_given(rig: &Rig) {
+    let fs = rig.root();
+    let mode = |path: &str| fs.stat(path).unwrap().attr.mode;
+    fs.with_umask(0o077).mkdir("/private", 0o777).unwrap();
+    fs.with_umask(0).mkdir("/public", 0o777).unwrap();
+    assert_eq!((mode("/private"), mode("/public")), (0o700, 0o777));
 }

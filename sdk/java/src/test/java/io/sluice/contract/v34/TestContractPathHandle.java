@@ -1,0 +1,19 @@
+package io.sluice.contract.v34;
+
+import io.sluice.contract.SluiceContract;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Options;
+import org.apache.hadoop.fs.contract.AbstractContractPathHandleTest;
+import org.apache.hadoop.fs.contract.AbstractFSContract;
+
+/** Hadoop's tests of files that are found again. */
+public class TestContractPathHandle extends AbstractContractPathHandleTest {
+  public TestContractPathHandle(String name, Options.HandleOpt[] options, boolean serialized) {
+    super(name, options, serialized);
+  }
+
+  @Override
+  protected AbstractFSContract createContract(Configuration conf) {
+    return new SluiceContract(conf);
+  }
+}

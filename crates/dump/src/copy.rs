@@ -125,9 +125,9 @@ impl LocalCopy {
     }
 }
 
-/// Whether a JSON dump of all of the volume is faster by way of a copy, and as exact. The records of
-/// a large volume do not fit into the caches of its database, and to read them in the order of the
-/// tree takes several times as long as in the order of the tables.
+/// Whether a JSON dump of all of the volume is faster by way of a copy, and as exact. The records
+/// of a large volume do not fit into the caches of its database, and to read them in the order of
+/// the tree takes several times as long as in the order of the tables.
 ///
 /// # Errors
 /// If the database cannot be asked.

@@ -39,7 +39,8 @@
 //! 4. The caller gets all names of the directory (for `Any`: of all directories) that the kernel
 //!    may have cached, and invalidates them.
 //! 5. Not set if this client changed the file after the read began, or has the result of a later
-//!    read. If it is unknown which of these is the newest, the caller requests the attributes again.
+//!    read. If it is unknown which of these is the newest, the caller requests the attributes
+//!    again.
 //! 6. Forgotten only if the times differ from those that were seen last.
 //!
 //! Attributes of files that are not open, if they are kept, are forgotten with each change of the

@@ -4,11 +4,13 @@
 export PATH := $(PATH):$(HOME)/.cargo/bin
 SHELL := /bin/bash
 
-.PHONY: help setup build demo test lint fmt bench clean
+.PHONY: help setup build sdk-c wheel demo test lint fmt bench clean
 
 help:
 	@echo "make demo    build, then show a volume being made, mounted and used"
 	@echo "make build   the program: target/release/sluice"
+	@echo "make sdk-c   the library for C below PREFIX=/usr/local; docs/c.md"
+	@echo "make wheel   the Python package: target/wheels; docs/python.md"
 	@echo "make test    everything that must hold; STAGES='pjdfstest fsx' runs some (scripts/test --list)"
 	@echo "make lint    formatting, clippy, dependency policy, documentation"
 	@echo "make fmt     format the sources"
@@ -20,6 +22,15 @@ setup:
 
 build: setup
 	cargo build --locked --release -p sluice-cli
+
+PREFIX ?= /usr/local
+
+sdk-c: setup
+	@scripts/sdk-c $(PREFIX)
+
+wheel: setup
+	cargo build --locked --release -p sluice-python
+	@scripts/wheel
 
 demo: setup
 	cargo build --locked --profile demo -p sluice-cli

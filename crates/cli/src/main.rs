@@ -36,6 +36,7 @@ mod signals;
 mod sizes;
 mod small_request;
 mod table;
+mod temporary;
 mod tree;
 mod version;
 mod volume;

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use sluice_types::parse_duration;
+use sluice_types::{parse_duration, parse_size};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -31,31 +31,10 @@ pub(crate) fn gib(text: &str) -> Result<u64, String> {
     size(text, GIB)
 }
 
-/// A number with one of the suffixes K, M, G, T, P, E (powers of 1024, `iB` or `B` may follow), or
-/// in `unit`s.
 fn size(text: &str, unit: u64) -> Result<u64, String> {
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, suffix) = text.split_at(digits);
-    let wrong = || format!("{text} is no size: write a number and K, M, G, T, P or E, such as 4M");
-    let number: f64 = number.parse().map_err(|_| wrong())?;
-    let suffix = suffix.trim().to_ascii_uppercase();
-    let shift = match suffix.strip_suffix("IB").or_else(|| suffix.strip_suffix('B')).unwrap_or(&suffix) {
-        "" if suffix.is_empty() => return fit(number * unit as f64).ok_or_else(wrong),
-        "" => 0,
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        "T" => 40,
-        "P" => 50,
-        "E" => 60,
-        _ => return Err(wrong()),
-    };
-    fit(number * (1_u64 << shift) as f64).ok_or_else(wrong)
-}
-
-fn fit(bytes: f64) -> Option<u64> {
-    (bytes.is_finite() && bytes < i64::MAX as f64).then_some(bytes as u64)
+    parse_size(text, unit).ok_or_else(|| {
+        format!("{} is no size: write a number and K, M, G, T, P or E, such as 4M", text.trim())
+    })
 }
 
 /// A time such as `1h30m`, `100ms` or `1.5s`; a bare number is seconds.

@@ -193,9 +193,12 @@ fn fill(engine: &dyn Engine) {
 }
 
 /// The dump of the volume itself.
-fn direct(engine: &dyn Engine, keep_secrets: bool, skip_trash: bool) -> String {
-    let options = DumpOptions { root: Ino::ROOT, keep_secrets, skip_trash, threads: 3, gentle: false };
-    String::from_utf8(dump_json(engine, Vec::new(), &options, &|_| {}).expect("dumped")).expect("UTF-8")
+const fn options(keep_secrets: bool, skip_trash: bool) -> DumpOptions {
+    DumpOptions { root: Ino::ROOT, keep_secrets, skip_trash, threads: 3, gentle: false }
+}
+
+fn direct(engine: &dyn Engine, options: &DumpOptions) -> String {
+    String::from_utf8(dump_json(engine, Vec::new(), options, &|_| {}).expect("dumped")).expect("UTF-8")
 }
 
 fn assert_same(copied: &str, direct: &str) {
@@ -211,7 +214,8 @@ fn a_copy_is_dumped_as_the_volume_itself(engine: &dyn Engine) {
     let folder = TempDir::new().expect("a folder");
     for keep_secrets in [false, true] {
         for skip_trash in [false, true] {
-            let direct = direct(engine, keep_secrets, skip_trash);
+            let options = options(keep_secrets, skip_trash);
+            let direct = direct(engine, &options);
             assert_eq!(direct.contains("a secret"), keep_secrets);
             assert_eq!(direct.contains("2026-03-01-02"), !skip_trash);
             assert_eq!(direct.contains("lastChangelog"), engine.change_log().is_some());
@@ -221,7 +225,7 @@ fn a_copy_is_dumped_as_the_volume_itself(engine: &dyn Engine) {
             let copy = LocalCopy::take(engine, folder.path(), keep_secrets).expect("copied");
             let entries = std::cell::Cell::new(0);
             let progress = |count| entries.set(entries.get() + count);
-            let copied = copy.dump_json(Vec::new(), skip_trash, &progress).expect("dumped");
+            let copied = copy.dump_json(Vec::new(), &options, &progress).expect("dumped");
             assert_same(&String::from_utf8(copied).expect("UTF-8"), &direct);
             assert!(entries.get() > ENTRIES);
         }
@@ -300,7 +304,7 @@ fn a_backup_of_postgres_is_the_dump_of_the_volume() {
     };
     for (flags, skip_trash) in [(&[][..], false), (&["--skip-trash"], true)] {
         let content = String::from_utf8(made(flags)).expect("UTF-8");
-        assert_same(&content, &direct(&engine, false, skip_trash));
+        assert_same(&content, &direct(&engine, &options(false, skip_trash)));
     }
     let content = made(&["--format", "binary"]);
     let loaded = MemEngine::new();
@@ -314,7 +318,7 @@ fn a_backup_of_postgres_is_the_dump_of_the_volume() {
 #[test]
 fn a_backup_is_made_without_a_copy_where_there_is_no_room_for_one() {
     let (volume, engine) = formatted();
-    let direct = direct(&engine, false, false);
+    let direct = direct(&engine, &options(false, false));
     // A file of this process may have 450 KiB: enough for the backup, but not for the copy.
     let script = "trap '' XFSZ && ulimit -f 900 && exec \"$@\"";
     let limited = |flags: &[&str]| {

@@ -249,7 +249,7 @@ fn dumps_show_one_moment(engine: &dyn Engine) {
                     dump_json(engine, Vec::new(), &whole, &|_| {})
                 } else {
                     let copy = LocalCopy::take(engine, &std::env::temp_dir(), false);
-                    copy.and_then(|copy| copy.dump_json(Vec::new(), true, &|_| {}))
+                    copy.and_then(|copy| copy.dump_json(Vec::new(), &whole, &|_| {}))
                 };
                 load_json(&loaded, &dump.expect("dumped")[..], load, &|_| {}).expect("loaded");
             } else {

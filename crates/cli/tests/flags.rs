@@ -4,7 +4,7 @@ mod support;
 
 use std::{
     fs,
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
     process::Command,
 };
@@ -163,6 +163,22 @@ fn the_kernel_keeps_listings_until_the_directory_changes() {
     until("the other's change to be seen", || list() == ["a", "b", "c"]);
     volume.umount(&other);
     volume.umount(&point);
+}
+
+#[test]
+fn the_kernel_reads_ahead_as_far_as_it_is_told() {
+    if no_fuse() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let mut volume = volume();
+    for (flags, expected) in [(&[][..], "512"), (&["--kernel-readahead", "64K"], "64")] {
+        let point = volume.mount("mnt", flags);
+        let minor = rustix::fs::minor(fs::metadata(&point).expect("mounted").dev());
+        let far =
+            fs::read_to_string(format!("/sys/class/bdi/0:{minor}/read_ahead_kb")).expect("root may look");
+        assert_eq!(far.trim(), expected);
+        volume.umount(&point);
+    }
 }
 
 #[test]

@@ -86,6 +86,8 @@ pub(crate) struct BlockStore {
     prefetch: bool,
     large_writes: bool,
     full_reads: bool,
+    /// The store, if an fsync syncs it.
+    synced: Option<Arc<dyn ObjectStore>>,
     give_up: Duration,
 }
 
@@ -105,6 +107,7 @@ impl BlockStore {
                 config.buffer_size,
                 disk.as_ref().map(|disk| disk.queued()).unwrap_or_default(),
             ),
+            synced: config.sync_store.then(|| Arc::clone(&store)),
             store,
             runtime,
             memory: SecondChance::new(),
@@ -138,6 +141,9 @@ impl BlockStore {
     /// Makes stored data survive a power cut, also data that waits for its upload. Blocks; must not
     /// be called from the runtime's own threads.
     pub(crate) fn harden(&self) -> FsResult<()> {
+        if let Some(store) = &self.synced {
+            self.runtime.block_on(store.sync()).map_err(FsError::io)?;
+        }
         let Some(staging) = &self.staging else { return Ok(()) };
         for key in staging.sync().map_err(FsError::io)? {
             self.runtime

@@ -39,6 +39,9 @@ pub struct DataConfig {
     /// Bytes per second that the store lets through to readers; 0 for no limit. Warming up takes no
     /// more than a second's worth, or one block, ahead of who reads.
     pub download_rate: u64,
+    /// Whether fsync waits until the store itself has synced all data, if a put alone does not:
+    /// only `file` storage.
+    pub sync_store: bool,
     /// How long requests to a store that does not answer are retried.
     pub give_up: Duration,
     /// Age at which unflushed data is uploaded although it is still being written to.
@@ -72,6 +75,7 @@ impl Default for DataConfig {
             max_downloads: 200,
             max_deletes: 10,
             download_rate: 0,
+            sync_store: true,
             give_up: Duration::from_mins(5),
             flush_age: Duration::from_secs(5),
             flush_idle: Duration::from_secs(1),

@@ -114,6 +114,22 @@ fn an_upload_that_fails_for_good_is_told_once() {
     assert_eq!(read_all(&data, INO, 0, 10, 4).unwrap(), b"kept");
 }
 
+#[test]
+fn an_fsync_syncs_the_store_and_a_flush_does_not() {
+    for sync_store in [true, false] {
+        let volume = Volume::default();
+        let data = volume.open(&DataConfig { sync_store, ..small(BLOCK) });
+        let writer = data.open_writer(INO);
+        writer.write(0, b"kept", now(), &never()).unwrap();
+        writer.flush().unwrap();
+        assert_eq!(volume.store.faults.syncs.load(Ordering::Relaxed), 0);
+        volume.store.faults.sync_errors.store(1, Ordering::Relaxed);
+        assert_eq!(writer.fsync(|| true).is_err(), sync_store);
+        writer.fsync(|| true).unwrap();
+        assert_eq!(volume.store.faults.syncs.load(Ordering::Relaxed), if sync_store { 2 } else { 0 });
+    }
+}
+
 /// A child that inherited the descriptor closes it, and nobody hears what that answers.
 #[test]
 fn every_open_file_is_told_by_its_next_fsync() {

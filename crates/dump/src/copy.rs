@@ -17,8 +17,8 @@ use std::{
 
 use rustc_hash::FxHashMap;
 use sluice_meta::{
-    engine::{Engine, Scan},
-    schema::AclRule,
+    engine::{Engine, Found, Read, Scan},
+    schema::{AclRule, Counter, Key, Row},
     sort::{SortSpace, Sorter},
 };
 use sluice_types::Ino;
@@ -28,7 +28,7 @@ use self::{
     pieces::{encode, get, put},
 };
 use crate::{
-    DumpError,
+    DumpError, DumpOptions,
     head::{acls, head},
     json::{Head, Writer},
     log::LogEnd,
@@ -41,6 +41,9 @@ use crate::{
 
 /// Bytes written to a file at once.
 const BUFFER: usize = 1 << 20;
+
+/// Inodes from which on a volume is large.
+const LARGE: i64 = 1_000_000;
 
 /// Collections that are read one after the other, on one thread and one connection.
 const LANES: [&[Scan]; 3] =
@@ -84,22 +87,22 @@ impl LocalCopy {
     }
 
     /// Writes what [`dump_json`](crate::dump_json) would have written at that moment, and gives
-    /// `out` back. `progress` hears of entries. Takes as much room again in the folder as the copy,
-    /// and pauses for most of the time, up to some minutes.
+    /// `out` back. `progress` hears of entries. Takes as much room again in the folder as the copy.
+    /// If the options say `gentle`, it pauses for most of the time, up to some minutes.
     ///
     /// # Errors
     /// If the folder of the copy or `out` cannot be written.
     pub fn dump_json<W: Write>(
         self,
         out: W,
-        skip_trash: bool,
+        options: &DumpOptions,
         progress: &dyn Fn(u64),
     ) -> Result<W, DumpError> {
         let Self { dir, head, acls, mut pieces } = self;
         let mut sorter = Sorter::new(&SortSpace { dir: dir.clone(), ..SortSpace::default() });
         pieces.rewind()?;
         let mut input = BufReader::with_capacity(BUFFER, pieces);
-        let (mut piece, mut pace) = (Vec::new(), Pace::new());
+        let (mut piece, mut pace) = (Vec::new(), Pace::new(options.gentle));
         while get(&mut input, &mut piece)? {
             sorter.add(&piece)?;
             pace.step();
@@ -109,7 +112,7 @@ impl LocalCopy {
         let (dirs, found) = Dirs::new(&sorter.sorted()?, &dir, acls, &[Ino::ROOT, Ino::TRASH], &mut pace)?;
         let of = |ino| found.iter().find(|node| node.ino == ino).cloned();
         let mut roots = vec![of(Ino::ROOT).ok_or(DumpError::NoDirectory(Ino::ROOT))?];
-        if !skip_trash {
+        if !options.skip_trash {
             roots.push(of(Ino::TRASH).unwrap_or_else(no_trash));
         }
         let mut writer = Writer::new(out, &head);
@@ -120,6 +123,18 @@ impl LocalCopy {
         })?;
         writer.finish()
     }
+}
+
+/// Whether a JSON dump of all of the volume is faster by way of a copy, and as exact. The records
+/// of a large volume do not fit into the caches of its database, and to read them in the order of
+/// the tree takes several times as long as in the order of the tables.
+///
+/// # Errors
+/// If the database cannot be asked.
+pub fn is_faster_by_copy(engine: &dyn Engine) -> Result<bool, DumpError> {
+    let inodes = patiently(|| engine.read(&[Read::Get(Key::Counter(Counter::TotalInodes))]))?;
+    let is_large = matches!(inodes[..], [Found::Row(Some(Row::Counter(_, inodes)))] if inodes >= LARGE);
+    Ok(is_large && has_snapshots(engine)?)
 }
 
 /// Whether `engine` can show one moment of its volume, whatever others change meanwhile.

@@ -22,7 +22,7 @@ mod tree;
 use sluice_types::Ino;
 
 pub use compress::{Packer, Packing};
-pub use copy::{LocalCopy, has_snapshots};
+pub use copy::{LocalCopy, has_snapshots, is_faster_by_copy};
 pub use error::DumpError;
 pub use load::{load_binary, load_json};
 pub use records::dump_binary;

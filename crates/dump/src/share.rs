@@ -59,15 +59,15 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// For work that begins now.
-    pub(crate) fn new() -> Self {
-        Self { left: ALL, since: Instant::now() }
+    /// For work that begins now. Without pauses unless `gentle`.
+    pub(crate) fn new(gentle: bool) -> Self {
+        Self { left: if gentle { ALL } else { Duration::ZERO }, since: Instant::now() }
     }
 
     /// Pauses if the work since the last pause was long enough. To be called often.
     pub(crate) fn step(&mut self) {
         let worked = self.since.elapsed();
-        if worked < WORK {
+        if worked < WORK || self.left.is_zero() {
             return;
         }
         let pause = worked.mul_f64(MOST).min(LONGEST).min(self.left);

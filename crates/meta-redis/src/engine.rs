@@ -209,14 +209,12 @@ impl Engine for RedisEngine {
             return mixed::page(&self.pool, self.reader()?, from, limit);
         }
         // Cursors are valid for one server process only. For another one the scan starts again.
-        let request = |process| scan::Request::new(keys, scan, from, limit, process);
-        if request(0).is_none() {
-            return Err(self.pool.errors().refused("the cursor is not of this scan"));
-        }
-        let pipeline = |process| request(process).map(scan::Request::into_pipeline).unwrap_or_default();
+        let refused = || self.pool.errors().refused("the cursor is not of this scan");
+        let request = |process| scan::Request::new(keys, scan, from, limit, process).ok_or_else(refused);
+        request(0)?;
+        let pipeline = |process| request(process).map(|request| request.pipeline).unwrap_or_default();
         let (answers, process) = self.pool.ask_by(pipeline)?;
-        let request = request(process).ok_or_else(|| self.pool.errors().unexpected("a scan"))?;
-        request.page(&self.pool, self.reader()?, answers)
+        request(process)?.page(&self.pool, self.reader()?, answers)
     }
 
     fn is_mixed(&self) -> bool {

@@ -110,11 +110,11 @@ fn read(pool: &Pool, reader: Reader<'_>, place: &Place, limit: usize) -> Result<
         pipeline
     };
     let (answers, process) = pool.ask_by(request)?;
-    let others = place.cursor.clone();
-    if process != place.process && &*others != b"0" {
+    if process != place.process && &*place.cursor != b"0" {
         return find(pool, reader, Place::start(0, process));
     }
-    asked.into_inner().page(reader, Place { cursor: others, ..Place::start(0, process) }, answers)
+    let others = Place { cursor: place.cursor.clone(), ..Place::start(0, process) };
+    asked.into_inner().page(reader, others, answers)
 }
 
 /// What one command requests.

@@ -91,9 +91,9 @@ pub(crate) struct Request {
     part: u8,
     /// The server process to ask.
     process: u64,
-    pipeline: Pipeline,
-    /// How the records come.
-    form: Form,
+    pub(crate) pipeline: Pipeline,
+    /// How the records come, for each answer.
+    forms: Vec<Form>,
 }
 
 /// The rows, and the errors of those that cannot be read.
@@ -155,30 +155,28 @@ impl Request {
             None => Place::start(0, process),
         };
         let limit = number(limit.max(1));
-        let script = |op: &str, own: &[&[u8]]| {
+        let script = |out: &mut Pipeline, op: &str, own: &[&[u8]]| {
             let mut args = Args::default();
             args.extend([op.as_bytes(), &limit]);
             args.extend(own.iter().copied());
-            Pipeline::of_script(&SCAN, args)
+            out.script(&SCAN, args);
         };
         // Everything at the key of a record of that kind, with what belongs to it elsewhere.
-        let at_place = |of: &Key| {
+        let at_cursor = |out: &mut Pipeline, of: &Key, cursor: &[u8]| {
             let cells = keys.cells(of);
             let command = if cells[0].shape == Shape::Score { "ZSCAN" } else { "HSCAN" };
-            let pipeline = if let [cell] = &cells[..] {
-                let mut pipeline = Pipeline::default();
-                pipeline.command(command).extend([&cell.key[..], &place.cursor, b"COUNT", &limit]);
-                pipeline
+            if let [cell] = &cells[..] {
+                out.command(command).extend([&cell.key[..], cursor, b"COUNT", &limit]);
             } else {
-                let mut own: Vec<&[u8]> = vec![command.as_bytes(), &place.cursor];
+                let mut own: Vec<&[u8]> = vec![command.as_bytes(), cursor];
                 own.extend(cells.iter().map(|cell| &cell.key[..]));
-                script("joined", &own)
-            };
-            let form = Form { key: Some(cells[0].key.clone()), fields: true, values: cells.len() };
-            (pipeline, form)
+                script(out, "joined", &own);
+            }
+            Form { key: Some(cells[0].key.clone()), fields: true, values: cells.len() }
         };
+        let at_place = |out: &mut Pipeline, of: &Key| at_cursor(out, of, &place.cursor);
         // Everything in the database whose key begins with a letter and goes on with a digit.
-        let whole = |kind: &str, word: &str, pattern: &str| {
+        let whole = |out: &mut Pipeline, kind: &str, word: &str, pattern: &str| {
             let glob = [&keys.word(word)[..], b"[0-9]*"].concat();
             let prefix = number(keys.word("").len());
             let mut own: Vec<&[u8]> = vec![&place.cursor, &glob, &prefix, pattern.as_bytes()];
@@ -187,42 +185,45 @@ impl Request {
                 own.extend(place.pending.iter().map(|key| &key[..]));
             }
             let (fields, values) = (matches!(kind, "set" | "hashes"), usize::from(kind != "set"));
-            (script(kind, &own), Form { key: None, fields, values })
+            script(out, kind, &own);
+            Form { key: None, fields, values }
         };
-        let (pipeline, form) = match scan {
+        let (mut pipeline, mut forms) = (Pipeline::default(), Vec::new());
+        let out = &mut pipeline;
+        forms.push(match scan {
             Scan::Entries { dir, nodes } => {
-                let (mut pipeline, form) = at_place(&Key::Entry(dir, Name::stored(b"")));
+                let form = at_place(out, &Key::Entry(dir, Name::stored(b"")));
                 // A small directory is returned at once.
                 if nodes && &*place.cursor == b"0" {
                     let mut args = Args::default();
                     args.extend([&keys.word("i")[..], b"0", &keys.dir(dir), &number(WOVEN)]);
-                    pipeline.script(&FOLLOW, args);
+                    out.script(&FOLLOW, args);
                 }
-                (pipeline, form)
+                form
             }
             // It has a module of its own.
             Scan::Inodes => return None,
-            Scan::Nodes => whole("string", "i", "^i%d+$"),
-            Scan::AllEntries => whole("hashes", "d", "^d%d+$"),
-            Scan::Chunks => whole("list", "c", "^c%d+_%d+$"),
-            Scan::Symlinks => whole("string", "s", "^s%d+$"),
-            Scan::Xattrs => whole("hashes", "x", "^x%d+$"),
-            Scan::Sustained => whole("set", "session", "^session%d+$"),
-            Scan::SliceRefs => at_place(&Key::SliceRef(0, 0)),
-            Scan::DelSlices => at_place(&Key::DelSlices(0, 0)),
-            Scan::Acls => at_place(&Key::Acl(0)),
-            Scan::Writers => at_place(&Key::Writer(0, 0)),
-            Scan::DelFiles => at_place(&Key::DelFile(Ino(0), 0)),
-            Scan::Detached => at_place(&Key::Detached(Ino(0))),
-            Scan::Sessions => at_place(&Key::Session(0)),
-            Scan::DirStats => at_place(&Key::DirStat(Ino(0))),
-            Scan::Quotas => at_place(&Key::Quota(*QUOTAS.get(usize::from(place.part))?)),
-        };
-        Some(Self { scan, part: place.part, process, pipeline, form })
-    }
-
-    pub(crate) fn into_pipeline(self) -> Pipeline {
-        self.pipeline
+            Scan::Nodes => whole(out, "string", "i", "^i%d+$"),
+            Scan::AllEntries => whole(out, "hashes", "d", "^d%d+$"),
+            Scan::Chunks => whole(out, "list", "c", "^c%d+_%d+$"),
+            Scan::Symlinks => whole(out, "string", "s", "^s%d+$"),
+            Scan::Xattrs => whole(out, "hashes", "x", "^x%d+$"),
+            Scan::Sustained => whole(out, "set", "session", "^session%d+$"),
+            Scan::SliceRefs => at_place(out, &Key::SliceRef(0, 0)),
+            Scan::DelSlices => at_place(out, &Key::DelSlices(0, 0)),
+            Scan::Acls => at_place(out, &Key::Acl(0)),
+            Scan::Writers => at_place(out, &Key::Writer(0, 0)),
+            Scan::DelFiles => at_place(out, &Key::DelFile(Ino(0), 0)),
+            Scan::Detached => at_place(out, &Key::Detached(Ino(0))),
+            Scan::Sessions => at_place(out, &Key::Session(0)),
+            Scan::DirStats => at_place(out, &Key::DirStat(Ino(0))),
+            Scan::Quotas => at_place(out, &Key::Quota(*QUOTAS.get(usize::from(place.part))?)),
+        });
+        if scan == Scan::Quotas && &*place.cursor == b"0" {
+            let others = &QUOTAS[usize::from(place.part) + 1..];
+            forms.extend(others.iter().map(|kind| at_cursor(out, &Key::Quota(*kind), b"0")));
+        }
+        Some(Self { scan, part: place.part, process, pipeline, forms })
     }
 
     /// Reads the answers.
@@ -233,40 +234,46 @@ impl Request {
         answers: Vec<Value>,
     ) -> Result<Page, EngineError> {
         let mut answers = answers.into_iter();
-        let parts: Vec<Value> = reader.parse(answers.next().unwrap_or(Value::Nil))?;
-        let mut parts = parts.into_iter();
-        let mut next = || parts.next().unwrap_or(Value::Nil);
-        let (cursor, values) = (next(), next());
-        if let (Scan::Entries { dir, .. }, Some(all)) = (self.scan, answers.next())
-            && all != Value::Nil
-        {
-            let all: Vec<Cell> = reader.parse(all)?;
-            let (rows, damaged) = weave(reader, dir, all)?;
-            return Ok(Page { rows, damaged, next: None });
-        }
+        let mut page = Page { rows: Vec::new(), damaged: Vec::new(), next: None };
         let mut place = Place::start(self.part, self.process);
-        place.cursor = text(reader, cursor)?;
-        let values: Vec<Cell> = reader.parse(values)?;
-        if matches!(self.scan, Scan::AllEntries | Scan::Xattrs) {
-            place.inner = text(reader, next())?;
-            let pending: Vec<Vec<u8>> = reader.parse(next())?;
-            place.pending = pending.into_iter().map(Text::from_vec).collect();
+        for form in &self.forms {
+            let answer = answers.next().unwrap_or(Value::Nil);
+            let mut parts = reader.parse::<Vec<Value>>(answer)?.into_iter();
+            let mut next = || parts.next().unwrap_or(Value::Nil);
+            let (cursor, values) = (next(), next());
+            if let Scan::Entries { dir, .. } = self.scan
+                && let Some(all) = answers.next()
+                && all != Value::Nil
+            {
+                (page.rows, page.damaged) = weave(reader, dir, reader.parse(all)?)?;
+                return Ok(page);
+            }
+            place.cursor = text(reader, cursor)?;
+            let values: Vec<Cell> = reader.parse(values)?;
+            if matches!(self.scan, Scan::AllEntries | Scan::Xattrs) {
+                place.inner = text(reader, next())?;
+                let pending: Vec<Vec<u8>> = reader.parse(next())?;
+                place.pending = pending.into_iter().map(Text::from_vec).collect();
+            }
+            let (rows, mut damaged) = match self.scan {
+                Scan::Entries { dir, nodes: true } => with_nodes(pool, reader, dir, values)?,
+                _ => reader.rows(form, values),
+            };
+            // A listing without a name would look complete.
+            if matches!(self.scan, Scan::Entries { nodes: false, .. }) && !damaged.is_empty() {
+                return Err(damaged.swap_remove(0));
+            }
+            page.rows.extend(rows);
+            page.damaged.append(&mut damaged);
+            if &*place.cursor != b"0" || !place.pending.is_empty() {
+                page.next = Some(place.cursor());
+                return Ok(page);
+            }
+            place.part += 1;
         }
-        let (rows, mut damaged) = match self.scan {
-            Scan::Entries { dir, nodes: true } => with_nodes(pool, reader, dir, values)?,
-            _ => reader.rows(&self.form, values),
-        };
-        // A listing without a name would look complete.
-        if matches!(self.scan, Scan::Entries { nodes: false, .. }) && !damaged.is_empty() {
-            return Err(damaged.swap_remove(0));
-        }
-        let next = if &*place.cursor != b"0" || !place.pending.is_empty() {
-            Some(place)
-        } else {
-            let more = self.scan == Scan::Quotas && usize::from(self.part) + 1 < QUOTAS.len();
-            more.then(|| Place::start(self.part + 1, self.process))
-        };
-        Ok(Page { rows, damaged, next: next.map(|place| place.cursor()) })
+        let more = self.scan == Scan::Quotas && usize::from(place.part) < QUOTAS.len();
+        page.next = more.then(|| place.cursor());
+        Ok(page)
     }
 }
 

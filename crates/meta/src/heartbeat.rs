@@ -18,7 +18,7 @@ use crate::{
         sustained::DropSustained,
     },
     pages::scan_all,
-    schema::{Counter, Extra, Key, Row},
+    schema::{Counter, Extra, Key, Row, VolumeFormat},
 };
 
 /// Why a client must end at once.
@@ -47,8 +47,8 @@ impl Meta {
     /// sessions.
     pub fn beat(&self) -> FsResult<Result<(), Ended>> {
         let never = Interrupt::never();
-        let format = self.patiently(&never, || Self::load_format(self.engine.as_ref()))?;
-        let Some(format) = format else { return Ok(Err(Ended::Gone)) };
+        let loaded = self.patiently(&never, || self.reload())?;
+        let Some((format, cleaned)) = loaded else { return Ok(Err(Ended::Gone)) };
         if format.uuid != self.env.format().uuid {
             return Ok(Err(Ended::Replaced(format.uuid)));
         }
@@ -60,7 +60,6 @@ impl Meta {
         // Sessions of others are compared with the time of this renewal, not with a later one. The
         // steps below may wait for the engine, and other clients may wait for it as long.
         let now = self.env.clock.now().sec;
-        self.patiently(&never, || self.reload_usage())?;
         if self.sid() == 0 {
             return Ok(Ok(()));
         }
@@ -75,7 +74,8 @@ impl Meta {
             }
         }
         let due = now - self.options.heartbeat_seconds() * 9 / 10;
-        if resolved && self.run(TakeTurn { job: Counter::LastCleanupSessions, due, now }, &never)? {
+        let turn = TakeTurn { job: Counter::LastCleanupSessions, due, now };
+        if resolved && cleaned <= due && self.run(turn, &never)? {
             self.clean_sessions(now)?;
         }
         Ok(Ok(()))
@@ -97,21 +97,29 @@ impl Meta {
 
     /// Loads the usage of the volume, and the quotas.
     pub(crate) fn reload_usage(&self) -> Result<(), EngineError> {
+        self.reload().map(drop)
+    }
+
+    /// Loads the usage of the volume, and the quotas. Returns the settings, and when dead sessions
+    /// were last cleaned up, Unix seconds; `None` if there is no volume any more. Two trips.
+    fn reload(&self) -> Result<Option<(VolumeFormat, i64)>, EngineError> {
         self.env.counting().begin_loading();
-        let counters = [Counter::UsedSpace, Counter::TotalInodes];
-        let found = self.engine.read(&counters.map(|counter| Read::Get(Key::Counter(counter))))?;
-        let mut values = found.into_iter().map(|found| match found {
-            Found::Row(Some(Row::Counter(_, value))) => value,
+        let counters = [Counter::UsedSpace, Counter::TotalInodes, Counter::LastCleanupSessions];
+        let keys = std::iter::once(Key::Setting).chain(counters.map(Key::Counter));
+        let mut found = self.engine.read(&keys.map(Read::Get).collect::<Vec<_>>())?.into_iter();
+        let setting = Self::parse_setting(self.engine.as_ref(), found.next())?;
+        let mut value = || match found.next() {
+            Some(Found::Row(Some(Row::Counter(_, value)))) => value,
             _ => 0,
-        });
-        let total = (values.next().unwrap_or(0), values.next().unwrap_or(0));
+        };
+        let (total, cleaned) = ((value(), value()), value());
         let rows = scan_all(self.engine.as_ref(), Scan::Quotas)?;
         let quotas = rows.into_iter().filter_map(|row| match row {
             Row::Quota(key, quota) => Some((key, quota)),
             _ => None,
         });
         self.env.counting().loaded(total, quotas);
-        Ok(())
+        Ok(setting.map(|(_, format)| (format, cleaned)))
     }
 
     /// Removes what dead sessions left: locks, sustained files, their records.

@@ -17,25 +17,23 @@ impl Meta {
 
     /// The record of the settings, and what it says.
     fn load_setting(engine: &dyn Engine) -> Result<Option<(Row, VolumeFormat)>, EngineError> {
-        let refused = |engine: String, record: &str, reason: &str| {
-            let reason = format!(
-                "the volume's settings are damaged ({record}: {reason}); put this record back from a backup of the \
-                 database, nothing else is lost"
-            );
-            EngineError::Refused { engine, reason }
-        };
-        let found = match engine.read(&[Read::Get(Key::Setting)]) {
-            Ok(mut found) => found.pop(),
+        match engine.read(&[Read::Get(Key::Setting)]) {
+            Ok(mut found) => Self::parse_setting(engine, found.pop()),
             // Nothing can open the volume to check it.
-            Err(EngineError::Corrupt { engine, record, reason }) => {
-                return Err(refused(engine, &record, &reason));
-            }
-            Err(error) => return Err(error),
-        };
+            Err(EngineError::Corrupt { engine, record, reason }) => Err(damaged(engine, &record, &reason)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What a record of the settings says, if it was found.
+    pub(crate) fn parse_setting(
+        engine: &dyn Engine,
+        found: Option<Found>,
+    ) -> Result<Option<(Row, VolumeFormat)>, EngineError> {
         let Some(Found::Row(Some(Row::Setting(json)))) = found else { return Ok(None) };
         match VolumeFormat::parse(&json) {
             Ok(format) => Ok(Some((Row::Setting(json), format))),
-            Err(error) => Err(refused(engine.name().into(), "setting", &error.to_string())),
+            Err(error) => Err(damaged(engine.name().into(), "setting", &error.to_string())),
         }
     }
 
@@ -114,4 +112,12 @@ impl Meta {
             done => Ok(done?),
         }
     }
+}
+
+fn damaged(engine: String, record: &str, reason: &str) -> EngineError {
+    let reason = format!(
+        "the volume's settings are damaged ({record}: {reason}); put this record back from a backup of the \
+         database, nothing else is lost"
+    );
+    EngineError::Refused { engine, reason }
 }

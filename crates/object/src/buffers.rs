@@ -4,11 +4,15 @@
 //! time takes as long as to read the block into it. What must stay true: few buffers are kept, and
 //! none after some time without requests.
 
-use bytes::Bytes;
+use std::ops::{Deref, DerefMut};
+
+use bytes::{Buf, Bytes};
 use parking_lot::Mutex;
 
 /// From this size on, the allocator returns freed memory to the system.
 const LARGE: usize = 4 << 20;
+/// Where large buffers begin: what disks ask for.
+pub(crate) const PAGE: usize = 4096;
 /// Most bytes of idle buffers.
 const MAX_IDLE: usize = 32 << 20;
 
@@ -29,17 +33,116 @@ struct Idle {
 /// Bytes whose buffer is reused when their last reader is gone.
 struct Lent {
     buffer: Vec<u8>,
+    /// Where the bytes begin in it.
+    start: usize,
     of: &'static Buffers,
 }
 
 /// An empty buffer for `bytes` bytes. Pass it to [`lend`] when it is filled.
 pub(crate) fn take(bytes: usize) -> Vec<u8> {
-    if bytes < LARGE { Vec::with_capacity(bytes) } else { BUFFERS.take(bytes) }
+    if bytes < LARGE {
+        return Vec::with_capacity(bytes);
+    }
+    let mut buffer = BUFFERS.take(bytes);
+    buffer.clear();
+    buffer
 }
 
 /// The bytes of a filled buffer.
 pub(crate) fn lend(buffer: Vec<u8>) -> Bytes {
-    if buffer.capacity() < LARGE { Bytes::from(buffer) } else { BUFFERS.lend(buffer) }
+    Buffer { bytes: buffer, start: 0 }.into()
+}
+
+/// Bytes that grow at their end. Large buffers are reused, and begin at a page of memory, so that a
+/// disk can read and write them without a copy.
+#[derive(Debug, Default)]
+pub struct Buffer {
+    bytes: Vec<u8>,
+    /// Where the content begins.
+    start: usize,
+}
+
+impl Buffer {
+    /// An empty one with room for `bytes` bytes.
+    pub fn with_room(bytes: usize) -> Self {
+        let mut new = Self::begin(bytes);
+        new.bytes.truncate(new.start);
+        new
+    }
+
+    /// One of `bytes` bytes, whatever they are.
+    pub(crate) fn with_length(bytes: usize) -> Self {
+        let mut new = Self::begin(bytes);
+        new.bytes.resize(new.start + bytes, 0);
+        new
+    }
+
+    /// One with room for `bytes` bytes, and content of any length.
+    fn begin(bytes: usize) -> Self {
+        if bytes < LARGE {
+            return Self { bytes: Vec::with_capacity(bytes), start: 0 };
+        }
+        let mut buffer = BUFFERS.take(bytes + PAGE);
+        let start = buffer.as_ptr().align_offset(PAGE).min(PAGE);
+        if buffer.len() < start {
+            buffer.resize(start, 0);
+        }
+        Self { bytes: buffer, start }
+    }
+
+    /// Bytes of memory that it takes.
+    pub fn memory(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Bytes that it can hold without another buffer.
+    pub fn room(&self) -> usize {
+        self.bytes.capacity() - self.start
+    }
+
+    /// Makes room for `bytes` bytes in all.
+    pub fn make_room(&mut self, bytes: usize) {
+        if bytes > self.room() {
+            let mut larger = Self::with_room(bytes);
+            larger.append(self);
+            *self = larger;
+        }
+    }
+
+    /// Adds bytes at the end.
+    pub fn append(&mut self, more: &[u8]) {
+        self.bytes.extend_from_slice(more);
+    }
+
+    /// Removes the first `count` bytes, all of them if there are not so many.
+    pub fn drop_front(&mut self, count: usize) {
+        self.start += count.min(self.len());
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..]
+    }
+}
+
+impl From<Buffer> for Bytes {
+    fn from(Buffer { bytes, start }: Buffer) -> Self {
+        if bytes.capacity() < LARGE {
+            let mut whole = Self::from(bytes);
+            whole.advance(start);
+            return whole;
+        }
+        BUFFERS.lend(bytes, start)
+    }
 }
 
 /// Frees idle buffers if none was taken since the last call. Call it from time to time.
@@ -52,6 +155,7 @@ impl Buffers {
         Self(Mutex::new(Idle { buffers: Vec::new(), bytes: 0, asked: false }))
     }
 
+    /// A buffer for so many bytes, with what it held before.
     fn take(&self, bytes: usize) -> Vec<u8> {
         let mut idle = self.0.lock();
         idle.asked = true;
@@ -60,14 +164,13 @@ impl Buffers {
             drop(idle);
             return Vec::with_capacity(bytes);
         };
-        let mut buffer = idle.buffers.swap_remove(found);
+        let buffer = idle.buffers.swap_remove(found);
         idle.bytes -= buffer.capacity();
-        buffer.clear();
         buffer
     }
 
-    fn lend(&'static self, buffer: Vec<u8>) -> Bytes {
-        Bytes::from_owner(Lent { buffer, of: self })
+    fn lend(&'static self, buffer: Vec<u8>, start: usize) -> Bytes {
+        Bytes::from_owner(Lent { buffer, start, of: self })
     }
 
     fn shed(&self) {
@@ -83,7 +186,7 @@ impl Buffers {
 
 impl AsRef<[u8]> for Lent {
     fn as_ref(&self) -> &[u8] {
-        &self.buffer
+        &self.buffer[self.start..]
     }
 }
 
@@ -111,7 +214,7 @@ mod tests {
         let mut buffer = OURS.take(LARGE);
         buffer.resize(LARGE, 7);
         let at = buffer.as_ptr();
-        let bytes = OURS.lend(buffer);
+        let bytes = OURS.lend(buffer, 0);
         let part = bytes.slice(5..10);
         drop(bytes);
         let other = OURS.take(LARGE);
@@ -119,19 +222,41 @@ mod tests {
         assert_eq!(part, [7; 5][..]);
         drop(part);
         let again = OURS.take(LARGE);
-        assert_eq!((again.as_ptr(), again.len()), (at, 0));
-        drop(OURS.lend(again));
+        assert_eq!(again.as_ptr(), at);
+        drop(OURS.lend(again, 0));
         OURS.shed();
         assert!(!OURS.0.lock().buffers.is_empty(), "somebody asked lately");
         OURS.shed();
         assert!(OURS.0.lock().buffers.is_empty());
-        drop(OURS.lend(other));
+        drop(OURS.lend(other, 0));
         assert!(OURS.0.lock().buffers.is_empty(), "nobody asks");
 
-        let many: Vec<Bytes> = (0..20).map(|_| OURS.lend(OURS.take(LARGE))).collect();
+        let many: Vec<Bytes> = (0..20).map(|_| OURS.lend(OURS.take(LARGE), 0)).collect();
         drop(many);
         let idle = OURS.0.lock();
         assert_eq!(idle.bytes, idle.buffers.iter().map(Vec::capacity).sum::<usize>());
         assert!(idle.bytes <= MAX_IDLE && !idle.buffers.is_empty());
+    }
+
+    #[test]
+    fn large_buffers_begin_at_a_page_and_keep_their_bytes() {
+        for room in [10, LARGE - 1, LARGE, LARGE + 5] {
+            let mut buffer = Buffer::with_room(room);
+            buffer.append(b"abc");
+            let at = buffer.as_ptr();
+            assert!(room < LARGE || at.align_offset(PAGE) == 0, "{at:?}");
+            buffer.append(&vec![7; room - 3]);
+            assert_eq!(buffer.as_ptr(), at, "there was room");
+            buffer.make_room(2 * LARGE);
+            assert_eq!((buffer.len(), &buffer[..4]), (room, &b"abc\x07"[..]));
+            buffer.drop_front(2);
+            buffer[0] = b'd';
+            assert_eq!(Bytes::from(buffer)[..2], b"d\x07"[..]);
+        }
+        let mut small = Buffer::with_room(3);
+        small.append(b"abc");
+        small.drop_front(1);
+        assert_eq!(Bytes::from(small), b"bc"[..]);
+        assert_eq!(Buffer::with_length(LARGE).len(), LARGE);
     }
 }

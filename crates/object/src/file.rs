@@ -8,7 +8,6 @@
 //! blocking threads, if there is a runtime.
 
 use std::{
-    collections::HashSet,
     fs::{self, File, OpenOptions},
     io::{self, Write},
     ops::Range,
@@ -26,16 +25,20 @@ use parking_lot::Mutex;
 use sluice_types::{Rng, Time};
 
 use crate::{
-    buffers,
+    buffers::{self, Buffer},
+    direct::{self, Direct},
+    durable::Durability,
     offload::offload,
-    positional::read_into_spare,
+    positional::read_at,
     store::{MAX_OBJECT, ObjectError, ObjectMeta, ObjectStore, too_large, unreadable},
 };
 
 /// Base names are cut to this many bytes inside a temporary name, which has to fit in 255.
 const TEMPORARY_BASE: usize = 200;
-/// Most directories that are remembered as durable. The others cost a few more syncs.
-const MAX_DURABLE: usize = 10_000;
+
+/// Most files that are read, and written, without the page cache at once. So many keep a disk busy.
+const READS: usize = 32;
+const WRITES: usize = 8;
 
 /// Objects as files. Cloning is cheap; all clones are the same store.
 #[derive(Clone, Debug)]
@@ -45,9 +48,10 @@ pub struct FileStore(Arc<Inner>);
 struct Inner {
     root: String,
     sync: bool,
+    reads: Direct,
+    writes: Direct,
     names: Mutex<Rng>,
-    /// Directories whose own names are known to be durable.
-    durable: Mutex<HashSet<PathBuf>>,
+    durability: Durability,
 }
 
 impl FileStore {
@@ -55,7 +59,8 @@ impl FileStore {
     /// should end in `/`; it need not exist before the first write.
     ///
     /// With `sync`, a put returns only when the bytes and the name are on the disk. Without it, as
-    /// `JuiceFS` does, a power cut may leave an object empty or missing although its put returned.
+    /// `JuiceFS` does, a power cut may leave an object empty or missing although its put returned,
+    /// until [`ObjectStore::sync`] returned.
     pub fn new(root: impl Into<String>, sync: bool) -> Result<Self, ObjectError> {
         let root = root.into();
         if !root.starts_with('/') {
@@ -65,7 +70,14 @@ impl FileStore {
                     .into(),
             });
         }
-        Ok(Self(Arc::new(Inner { root, sync, names: Mutex::new(Rng::from_os()), durable: Mutex::default() })))
+        Ok(Self(Arc::new(Inner {
+            durability: Durability::new(&root),
+            root,
+            sync,
+            reads: Direct::new(READS),
+            writes: Direct::new(WRITES),
+            names: Mutex::new(Rng::from_os()),
+        })))
     }
 }
 
@@ -92,8 +104,7 @@ impl ObjectStore for FileStore {
         let bytes = if self.0.sync { u64::MAX } else { data.len() as u64 };
         let (inner, owned) = (Arc::clone(&self.0), key.to_owned());
         Box::pin(offload(bytes, move || {
-            let fill = |file: &mut File| file.write_all(&data);
-            inner.write(&owned, fill).map_err(|error| inner.failed("write", &owned, &error))
+            inner.write_bytes(&owned, &data).map_err(|error| inner.failed("write", &owned, &error))
         }))
     }
 
@@ -102,7 +113,14 @@ impl ObjectStore for FileStore {
         Box::pin(offload(u64::MAX, move || {
             let mut from = File::open(&from).map_err(|error| unreadable(&from, &error))?;
             let fill = |file: &mut File| io::copy(&mut from, file).map(drop);
-            inner.write(&owned, fill).map_err(|error| inner.failed("write", &owned, &error))
+            inner.write(&owned, create, fill).map_err(|error| inner.failed("write", &owned, &error))
+        }))
+    }
+
+    fn sync(&self) -> BoxFuture<'_, Result<(), ObjectError>> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(offload(u64::MAX, move || {
+            inner.durability.sync().map_err(|error| inner.failed("sync", "its objects", &error))
         }))
     }
 
@@ -184,28 +202,74 @@ impl Inner {
                 reason: too_large(),
             });
         }
-        let wanted = end.saturating_sub(start) as usize;
-        let mut data = buffers::take(wanted);
-        while data.len() < wanted {
-            // The spare capacity may be larger than requested. The result is truncated below.
-            let offset = start + data.len() as u64;
-            match read_into_spare(&file, &mut data, offset) {
-                Ok(0) => {
+        let mut data = Buffer::with_length(end.saturating_sub(start) as usize);
+        let mut done = self.read_directly(&file, &mut data, start);
+        while done < data.len() {
+            let offset = start + done as u64;
+            match read_at(&file, &mut data[done..], offset).map_err(|error| failed(&error))? {
+                0 => {
                     return Err(ObjectError::Corrupt {
                         key: key.to_owned(),
                         store: format!("file://{}", self.root),
                         reason: format!("it ends at byte {offset}, bytes {start} to {end} were wanted"),
                     });
                 }
-                Ok(_) => {}
-                Err(error) => return Err(failed(&error)),
+                count => done += count,
             }
         }
-        data.truncate(wanted);
-        Ok(buffers::lend(data))
+        Ok(data.into())
     }
 
-    fn write(&self, key: &str, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    /// Reads as much as is read better without the page cache. Returns the number of bytes.
+    fn read_directly(&self, file: &File, into: &mut [u8], start: u64) -> usize {
+        let at_page = start.is_multiple_of(buffers::PAGE as u64);
+        if !at_page || !self.reads.suits(into) || !direct::is_cold(file, start) {
+            return 0;
+        }
+        let turn = self.reads.begin();
+        if !turn.directly {
+            let count = read_at(file, into, start).unwrap_or(0);
+            turn.moved(count);
+            return count;
+        }
+        let read = direct::set(file, true).and_then(|()| read_at(file, into, start));
+        // The rest is read through the page cache, whose error is the one to report.
+        if let (Ok(()), Ok(count)) = (direct::set(file, false), read) {
+            turn.moved(count);
+            count
+        } else {
+            turn.refused();
+            0
+        }
+    }
+
+    fn write_bytes(&self, key: &str, data: &[u8]) -> io::Result<()> {
+        let fill = |file: &mut File| file.write_all(data);
+        if !self.writes.suits(data) {
+            return self.write(key, create, fill);
+        }
+        let turn = self.writes.begin();
+        if turn.directly {
+            match self.write(key, direct::create, fill) {
+                Err(error) if direct::is_refusal(&error) => turn.refused(),
+                written => {
+                    turn.moved(data.len());
+                    return written;
+                }
+            }
+            return self.write(key, create, fill);
+        }
+        let written = self.write(key, create, fill);
+        turn.moved(data.len());
+        written
+    }
+
+    fn write(
+        &self,
+        key: &str,
+        create: impl Fn(&Path) -> io::Result<File>,
+        fill: impl FnOnce(&mut File) -> io::Result<()>,
+    ) -> io::Result<()> {
         let path = self.path(key);
         let directory = path.parent().unwrap_or(Path::new("/"));
         let temporary = directory.join(self.temporary_name(&path));
@@ -224,29 +288,10 @@ impl Inner {
             drop(fs::remove_file(&temporary));
             return Err(error);
         }
-        if self.sync { self.make_durable(directory) } else { Ok(()) }
-    }
-
-    /// Makes the names in `directory` durable, and its own name in its parents, whichever process
-    /// made them.
-    fn make_durable(&self, directory: &Path) -> io::Result<()> {
-        File::open(directory)?.sync_all()?;
-        if self.durable.lock().contains(directory) {
-            return Ok(());
+        if self.sync {
+            return self.durability.make_durable(directory);
         }
-        let root = Path::new(&self.root);
-        for parent in directory.ancestors().skip(1) {
-            let synced = File::open(parent).and_then(|parent| parent.sync_all());
-            // Above the bucket there may be directories that only other users may open.
-            if parent.starts_with(root) {
-                synced?;
-            }
-        }
-        let mut durable = self.durable.lock();
-        if durable.len() >= MAX_DURABLE {
-            durable.clear();
-        }
-        durable.insert(directory.to_owned());
+        self.durability.wrote(path.clone(), directory);
         Ok(())
     }
 
@@ -361,6 +406,49 @@ mod tests {
         assert!(matches!(error, ObjectError::Corrupt { .. }), "{error}");
         let error = block_on(store.get("other", None)).unwrap_err();
         assert!(matches!(error, ObjectError::NotFound { .. }), "{error}");
+    }
+
+    #[test]
+    fn large_objects_come_back_whole_whichever_way_they_go() {
+        let (directory, store) = store(false);
+        for size in [1 << 20, 4 << 20, (4 << 20) + 4096, (4 << 20) + 1] {
+            let mut body = Buffer::with_length(size);
+            body.iter_mut().zip(0_u32..).for_each(|(byte, at)| *byte = (at % 251) as u8);
+            let body = Bytes::from(body);
+            block_on(store.put("k", body.clone())).unwrap();
+            let file = File::open(directory.path().join("bucket/k")).unwrap();
+            for cold in [false, true] {
+                if cold {
+                    file.sync_all().unwrap();
+                    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+                }
+                assert!(block_on(store.get("k", None)).unwrap() == body, "{size} {cold}");
+                let end = size as u64;
+                assert!(block_on(store.get("k", Some(4096..end))).unwrap() == body[4096..], "{size} {cold}");
+                block_on(store.get("k", Some(0..end + 4096))).unwrap_err();
+            }
+        }
+    }
+
+    #[test]
+    fn a_sync_covers_all_that_was_put_and_an_object_that_fails_is_not_forgotten() {
+        let (directory, store) = store(false);
+        let keys: Vec<String> = (0..1100).map(|n| format!("chunks/{}/{n}", n % 3)).collect();
+        for key in &keys {
+            block_on(store.put(key, Bytes::from_static(b"x"))).unwrap();
+        }
+        block_on(store.delete(&keys[5])).unwrap();
+        block_on(store.sync()).unwrap();
+        block_on(store.put("k", Bytes::from_static(b"x"))).unwrap();
+        block_on(store.put("other", Bytes::from_static(b"x"))).unwrap();
+        let path = directory.path().join("bucket/k");
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&path, &path).unwrap();
+        for _ in 0..2 {
+            block_on(store.sync()).unwrap_err();
+        }
+        fs::remove_file(&path).unwrap();
+        block_on(store.sync()).unwrap();
     }
 
     #[test]

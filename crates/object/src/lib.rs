@@ -8,7 +8,9 @@ mod buffers;
 mod compress;
 mod config;
 pub mod crypto;
+mod direct;
 mod drivers;
+mod durable;
 mod file;
 pub mod layers;
 mod mem;
@@ -21,7 +23,7 @@ mod probe;
 mod remote;
 mod store;
 
-pub use buffers::shed as shed_buffers;
+pub use buffers::{Buffer, shed as shed_buffers};
 pub use compress::{CodecError, Compression};
 pub use config::{Encryption, Limits, RetryPolicy, Secret, StoreConfig};
 pub use drivers::names as driver_names;

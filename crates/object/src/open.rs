@@ -131,7 +131,7 @@ mod tests {
         let body = Bytes::from(vec![3; 300_000]);
         store.put("chunks/0/0/1_0_13", body.clone()).await.unwrap();
         let path = directory.path().join("bucket-1/shardvol/chunks/0/0/1_0_13");
-        let stored = std::fs::read(path).expect("the shard that JuiceFS chooses");
+        let stored = std::fs::read(&path).expect("the shard that JuiceFS chooses");
         assert!(!stored.windows(9).any(|window| window == [3; 9]), "it is sealed");
         assert_eq!(store.get("chunks/0/0/1_0_13", None).await.unwrap(), body);
         assert_eq!(store.get("chunks/0/0/1_0_13", Some(7..9)).await.unwrap(), body[7..9]);
@@ -143,6 +143,14 @@ mod tests {
         let keys: Vec<_> = store.list("chunks/").map_ok(|meta| meta.key).try_collect().await.unwrap();
         assert_eq!(keys, ["chunks/0/0/1_0_13"]);
         assert_eq!((stats.put.calls(), stats.get.calls()), (2, 3));
+        store.sync().await.unwrap();
+        store.put("chunks/0/0/1_0_13", body).await.unwrap();
+        // A file that cannot be opened, so that a sync that reaches it fails.
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&path, &path).unwrap();
+        store.sync().await.unwrap_err();
+        store.delete("chunks/0/0/1_0_13").await.unwrap();
+        store.sync().await.unwrap();
     }
 
     #[test]

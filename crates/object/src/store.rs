@@ -63,6 +63,11 @@ pub trait ObjectStore: fmt::Debug + Send + Sync + 'static {
         })
     }
 
+    /// Makes everything that was put survive a power cut, if a put alone does not.
+    fn sync(&self) -> BoxFuture<'_, Result<(), ObjectError>> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// Removes `key`; a missing key is no error.
     fn delete<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), ObjectError>>;
 

@@ -39,6 +39,20 @@ pub enum OpenError {
     Root(String, FsError),
 }
 
+impl OpenError {
+    /// The error number, positive: `ENOENT` if there is no volume, `EINVAL` if what somebody wrote
+    /// is wrong, `EIO` if a server failed.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::Invalid(_) | Self::Secret(..) => FsError::Invalid.errno(),
+            Self::Volume(sluice_meta::OpenError::NotFormatted(_)) => FsError::NotFound.errno(),
+            Self::File(_, error) => error.raw_os_error().unwrap_or(FsError::io(error).errno()),
+            Self::Root(_, error) => error.errno(),
+            Self::Engine(_) | Self::Volume(_) | Self::Store(_) | Self::Data(_) => FsError::io(self).errno(),
+        }
+    }
+}
+
 /// An error of what somebody wrote.
 pub(crate) fn invalid<T>(why: impl Into<String>) -> Result<T> {
     Err(OpenError::Invalid(why.into()))

@@ -6,6 +6,7 @@
 
 mod engines;
 mod error;
+mod named;
 mod session;
 mod store;
 mod variables;
@@ -13,6 +14,7 @@ mod volume;
 
 pub use engines::{absolute, client_cache, engine, takes_password_from_environment};
 pub use error::{OpenError, Result};
+pub use named::parse_flag;
 pub use session::{VERSION, addresses, host_name, session_info};
 pub use store::{data_config, layout, region, store_config};
 pub use variables::Variables;

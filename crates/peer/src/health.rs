@@ -81,6 +81,11 @@ impl Health {
         }
     }
 
+    /// Whether it began an answer since, or was connected to.
+    pub(crate) fn was_heard_since(&self, then: Instant) -> bool {
+        self.heard > then
+    }
+
     /// It began an answer, or was connected to.
     pub(crate) fn heard(&mut self, now: Instant) {
         self.heard = now;

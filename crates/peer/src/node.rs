@@ -198,12 +198,19 @@ impl Node {
         // A read has the object store to turn to. Others have nothing better to do than to wait.
         let is_read = matches!(request.kind, Kind::Get | Kind::GetCached);
         let patience = if is_read { self.deadline() } else { limit };
-        let waiting = link.send(request, payload).await.map_err(Unanswered::Lost)?;
-        if timeout(patience, waiting.first).await.is_err() {
-            // It counts as long as it was waited for, so that a member that became slower for good
-            // is believed in the end.
-            self.latency.observe(started.elapsed());
-            return Err(Unanswered::Slow);
+        let mut waiting = link.send(request, payload).await.map_err(Unanswered::Lost)?;
+        let mut since = started;
+        while timeout(patience, &mut waiting.first).await.is_err() {
+            // One that answered others meanwhile has much to do. If its clients went to the object
+            // store, it would have to read less often, but the store more often.
+            let is_busy = is_read && self.health.lock().was_heard_since(since);
+            if !is_busy || started.elapsed() >= UNKNOWN {
+                // It counts as long as it was waited for, so that a member that became slower for
+                // good is believed in the end.
+                self.latency.observe(started.elapsed());
+                return Err(Unanswered::Slow);
+            }
+            since = Instant::now();
         }
         self.latency.observe(started.elapsed());
         self.health.lock().heard(Instant::now());

@@ -4,7 +4,7 @@
 use crate::{Fault, Source, sources::DEV_CRATES};
 
 /// Each crate with the crates of the workspace that it may use. `cli` may use all that ship.
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 18] = [
     ("types", &[]),
     ("meta", &["types"]),
     ("net", &["types"]),
@@ -20,11 +20,13 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("fuse", &["types", "vfs"]),
     ("fs", &["types", "vfs"]),
     ("open", &["types", "meta", "meta-sql", "meta-redis", "meta-kv", "object", "data", "vfs", "fs"]),
+    ("c", &["types", "fs", "open"]),
+    ("python", &["types", "fs", "open"]),
     ("jni", &["fs", "open"]),
 ];
 
 /// External crates with the only crates that may use them in what ships.
-const KEPT_TO: [(&str, &[&str]); 13] = [
+const KEPT_TO: [(&str, &[&str]); 14] = [
     ("rusqlite", &["meta-sql"]),
     ("postgres-protocol", &["meta-sql"]),
     ("mysql_async", &["meta-sql"]),
@@ -37,6 +39,7 @@ const KEPT_TO: [(&str, &[&str]); 13] = [
     ("getrandom", &["types"]),
     ("anyhow", &["cli"]),
     ("clap", &["cli"]),
+    ("pyo3", &["python"]),
     ("jni", &["jni"]),
 ];
 

@@ -52,7 +52,7 @@ impl Vfs {
         }
         let moment = self.cache().moment();
         let (ino, attr) = self.meta.read_cached(&Lookup(at.clone()), interrupt)?;
-        let shown = self.shown(ino, attr, moment);
+        let shown = self.shown(ino, attr, moment, interrupt);
         self.cache().answered(ino);
         Ok(self.cache().looked_up(dir, &at.name, moment, self.entry(ino, shown)))
     }
@@ -90,7 +90,7 @@ impl Vfs {
         let moment = self.cache().moment();
         match self.meta.read_cached(&GetAttr(ino), interrupt) {
             Ok(attr) => {
-                let shown = self.shown(ino, attr, moment);
+                let shown = self.shown(ino, attr, moment, interrupt);
                 self.cache().answered(ino);
                 Ok((shown, ttl))
             }
@@ -123,7 +123,7 @@ impl Vfs {
     pub(crate) fn fetch(&self, ino: Ino, interrupt: &Interrupt) -> FsResult<Attr> {
         let moment = self.cache().moment();
         let attr = self.meta.read(&GetAttr(ino), interrupt)?;
-        let learned = self.cache().learn(ino, attr, moment);
+        let learned = self.cache().learn(ino, attr, moment).unwrap_or(attr);
         self.cache().answered(ino);
         Ok(learned)
     }
@@ -149,7 +149,7 @@ impl Vfs {
         let op = SetAttr { ino, changes, caller: caller.clone() };
         let moment = self.cache().moment();
         let attr = self.cache().change(ino, || self.meta.run(op, interrupt), |attr| *attr)?;
-        Ok(self.shown(ino, attr, moment))
+        Ok(self.shown(ino, attr, moment, interrupt))
     }
 
     /// Target of a symbolic link. One trip.

@@ -202,7 +202,7 @@ impl Vfs {
         let attr =
             self.run_truncate(caller, interrupt, (ino, handle.as_deref()), length, (opened, kill_suid))?;
         drop(content);
-        Ok(self.shown(ino, attr, moment))
+        Ok(self.shown(ino, attr, moment, interrupt))
     }
 
     /// Reserves, punches or zeroes a range. Two trips.

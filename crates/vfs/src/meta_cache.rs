@@ -39,7 +39,8 @@
 //! 4. The caller gets all names of the directory (for `Any`: of all directories) that the kernel
 //!    may have cached, and invalidates them.
 //! 5. Not set if this client changed the file after the read began, or has the result of a later
-//!    read.
+//!    read. If it is unknown which of these is the newest, the caller requests the attributes
+//!    again.
 //! 6. Forgotten only if the times differ from those that were seen last.
 //!
 //! Attributes of files that are not open, if they are kept, are forgotten with each change of the
@@ -238,16 +239,17 @@ impl MetaCache {
     /// Caches attributes that were requested at `asked`. Returns the attributes to show. They
     /// differ if this client changed them meanwhile, or has the result of a later request: of two
     /// requests at once, only the later one certainly includes what others did before it began.
-    pub(crate) fn learn(&self, ino: Ino, attr: Attr, asked: Moment) -> Attr {
+    /// `None` if neither is known to be the newest: they must be requested again.
+    pub(crate) fn learn(&self, ino: Ino, attr: Attr, asked: Moment) -> Option<Attr> {
         if !attr.is_file() {
-            return attr;
+            return Some(attr);
         }
         self.chunks.seen(ino, &attr);
         if let Some(file) = self.open.get(ino) {
             return file.learn(attr, asked.own);
         }
         self.open.learn_closed(ino, (attr, wait::now()), || !self.changes.since(ino, asked.own));
-        attr
+        Some(attr)
     }
 
     /// Attributes of `ino` from the engine are shown now. Older ones must not be shown again.

@@ -123,7 +123,8 @@ impl Vfs {
         let Made { attr, dir: parent } = self.meta.run(link, interrupt)?;
         self.cache().renamed(ino, &attr);
         self.cache().entry_changed(dir, &parent, begun);
-        Ok(self.cache().looked_up(dir, &at.name, begun, self.entry(ino, self.shown(ino, attr, begun))))
+        let shown = self.shown(ino, attr, begun, interrupt);
+        Ok(self.cache().looked_up(dir, &at.name, begun, self.entry(ino, shown)))
     }
 
     /// Removes a name of a node that is no directory. Two trips.

@@ -63,7 +63,7 @@ impl Vfs {
             if attr.is_dir() && guesses.get(index) != Some(ino) {
                 self.cache().hint(at, name, *ino);
             }
-            *attr = self.shown(*ino, *attr, moment);
+            *attr = self.shown(*ino, *attr, moment, interrupt);
             at = *ino;
         }
         self.cache().answered(at);
@@ -94,7 +94,7 @@ impl Vfs {
                 }
                 Row::Node(ino, attr) => {
                     if let Some(last) = listed.last_mut().filter(|last| last.ino == ino) {
-                        last.attr = Some(self.shown(ino, attr, moment));
+                        last.attr = Some(self.shown(ino, attr, moment, interrupt));
                     }
                 }
                 _ => {}

@@ -98,7 +98,7 @@ impl Vfs {
             };
             for index in page.items.partition_point(|item| item.key <= key)..page.items.len() {
                 let (item, name) = (&page.items[index], page.name(index));
-                let entry = if plus { self.entry_of(dir.ino, page, index) } else { None };
+                let entry = if plus { self.entry_of((dir.ino, index), page, interrupt) } else { None };
                 at = (number << KEY_BITS) + u64::from(item.key);
                 if !add(DirItem { name, ino: item.ino, kind: item.kind, cookie: at, entry }) {
                     self.keep_starts(&dir, &mut listing);
@@ -171,7 +171,7 @@ impl Vfs {
     }
 
     /// The lookup result of an item, if its page is still fresh enough.
-    fn entry_of(&self, dir: Ino, page: &Page, index: usize) -> Option<Entry> {
+    fn entry_of(&self, (dir, index): (Ino, usize), page: &Page, interrupt: &Interrupt) -> Option<Entry> {
         let attr = (*page.attrs.get(index)?)?;
         let ttl = self
             .config
@@ -182,7 +182,7 @@ impl Vfs {
         if self.cache().changed_since(ino, page.moment) {
             return None;
         }
-        let attr = self.shown(ino, attr, page.moment);
+        let attr = self.shown(ino, attr, page.moment, interrupt);
         if self.cache().names_changed_since(dir, page.moment) {
             return None;
         }

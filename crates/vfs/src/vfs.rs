@@ -169,15 +169,17 @@ impl Vfs {
     }
 
     /// Attributes that were requested from the engine at `moment`, combined with this client's
-    /// later changes, and with data that it has not flushed yet.
-    pub(crate) fn shown(&self, ino: Ino, attr: Attr, moment: Moment) -> Attr {
+    /// later changes, and with data that it has not flushed yet. No trip, but for one if a change
+    /// by this client ended meanwhile and another client's change may have come after it.
+    pub(crate) fn shown(&self, ino: Ino, attr: Attr, moment: Moment, interrupt: &Interrupt) -> Attr {
         if !attr.is_file() {
             return attr;
         }
         // Read the end of unflushed data first: if it is committed after that, the attributes from
         // `learn` include it.
         let end = self.data.dirty_end(ino);
-        let attr = self.cache().learn(ino, attr, moment);
+        let known = self.cache().learn(ino, attr, moment);
+        let attr = known.unwrap_or_else(|| self.fetch(ino, interrupt).unwrap_or(attr));
         self.with_dirty(ino, attr, end)
     }
 

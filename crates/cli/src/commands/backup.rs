@@ -9,7 +9,6 @@
 //! names hold it until then, so that nothing is left of a backup whose process is killed.
 
 use std::{
-    env,
     fs::File,
     io::{self, BufReader, BufWriter, Seek, Write},
     os::fd::AsRawFd,
@@ -29,13 +28,11 @@ use sluice_types::{Clock as _, Ino, SystemClock, Time};
 use crate::{
     engines,
     flags::{BackupFormat, StoreFlags},
-    rotation, volume,
+    rotation, temporary, volume,
 };
 
 /// Where backups are in the store.
 const FOLDER: &str = "meta/";
-/// The folder for large temporary files.
-const LARGE: &str = "/var/tmp";
 /// Bytes written to a file, or read from it, at once.
 const BUFFER: usize = 1 << 20;
 
@@ -94,7 +91,7 @@ impl Backup {
                     "the metadata could not be copied to {}; the backup is made without a copy, which slows down other \
                      clients for longer. If room is missing there, make room, or let TMPDIR name another folder: \
                      {error:#}",
-                    folder().display()
+                    temporary::folder().display()
                 ),
             }
         }
@@ -113,9 +110,9 @@ impl Backup {
     fn by_copy(&self, engine: &dyn Engine) -> Result<File> {
         match self.format {
             BackupFormat::Json => {
-                let copy = LocalCopy::take(engine, &folder(), false)?;
+                let copy = LocalCopy::take(engine, &temporary::folder(), false)?;
                 give_way();
-                packed(|out| Ok(copy.dump_json(out, self.skip_trash, &|_| {}).map(drop)?))
+                packed(|out| Ok(copy.dump_json(out, &self.options(true), &|_| {}).map(drop)?))
             }
             BackupFormat::Binary => {
                 let copy = dump_binary(engine, buffered(nameless()?), &self.options(false), &|_| {})?;
@@ -142,15 +139,9 @@ fn packed(write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<File> {
 }
 
 fn nameless() -> Result<File> {
-    let folder = folder();
+    let folder = temporary::folder();
     let context = || format!("no file for the backup in {}; TMPDIR names a folder", folder.display());
     tempfile::tempfile_in(&folder).with_context(context)
-}
-
-/// Where the files are. A temporary folder may be in memory, unless it is the one for large files.
-fn folder() -> PathBuf {
-    let large = || Some(PathBuf::from(LARGE)).filter(|large| large.is_dir());
-    env::var_os("TMPDIR").map(PathBuf::from).or_else(large).unwrap_or_else(env::temp_dir)
 }
 
 fn buffered(file: File) -> BufWriter<File> {

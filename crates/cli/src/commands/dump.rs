@@ -11,11 +11,11 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use sluice_dump::{DumpOptions, Packing, dump_binary, dump_json};
-use sluice_meta::{Meta, Options};
+use sluice_dump::{DumpOptions, LocalCopy, Packing, dump_binary, dump_json, is_faster_by_copy};
+use sluice_meta::{Meta, Options, engine::Engine};
 use sluice_types::Ino;
 
-use crate::{engines, progress::Progress, tree};
+use crate::{engines, progress::Progress, temporary, tree};
 
 /// Write the metadata of a volume to a file
 ///
@@ -71,13 +71,14 @@ impl Dump {
             threads: self.threads,
             gentle: false,
         };
+        let copy = self.copy(&*engine, root)?;
         let progress = Progress::new(if self.binary { "dump records" } else { "dump entries" }, None);
         let write = |out: &mut dyn Write| -> Result<()> {
             let add = |count| progress.add(count);
-            if self.binary {
-                dump_binary(&*engine, out, &options, &add)?;
-            } else {
-                dump_json(&*engine, out, &options, &add)?;
+            match copy {
+                Some(copy) => copy.dump_json(out, &options, &add).map(drop)?,
+                None if self.binary => dump_binary(&*engine, out, &options, &add).map(drop)?,
+                None => dump_json(&*engine, out, &options, &add).map(drop)?,
             }
             Ok(())
         };
@@ -89,6 +90,25 @@ impl Dump {
         let what = if self.binary { "records" } else { "entries" };
         errln!("dumped {count} {what} in {:.2} s", time.as_secs_f64());
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// A copy to make the dump from, if that is faster.
+    fn copy(&self, engine: &dyn Engine, root: Ino) -> Result<Option<LocalCopy>> {
+        // The copy reads over three connections.
+        if self.binary || root != Ino::ROOT || self.threads < 3 || !is_faster_by_copy(engine)? {
+            return Ok(None);
+        }
+        let folder = temporary::folder();
+        errln!("copying the metadata to {}", folder.display());
+        let taken = LocalCopy::take(engine, &folder, self.keep_secret_key);
+        if let Err(error) = &taken {
+            tracing::warn!(
+                "the metadata could not be copied to {}; the dump is made without a copy, which takes longer. If room \
+                 is missing there, make room, or let TMPDIR name another folder: {error:#}",
+                folder.display()
+            );
+        }
+        Ok(taken.ok())
     }
 }
 

@@ -10,6 +10,10 @@ use sluice_vfs::{Squash, VfsConfig};
 use super::{Atime, UnusedFlags};
 use crate::sizes;
 
+/// How far the kernel reads ahead, in KiB. More makes fewer requests, but a page that is missing in
+/// a mapping (`mmap`) is read with as many around it.
+const READ_AHEAD_KIB: u32 = 512;
+
 /// How the volume appears in the tree of directories.
 #[derive(Args)]
 #[command(next_help_heading = "Mount")]
@@ -48,6 +52,10 @@ pub(crate) struct FuseFlags {
     /// Largest request [default: 1M]
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes)]
     max_fuse_io: Option<u64>,
+    /// How far the kernel reads ahead of a sequential reader of a file, for root [default: 512K;
+    /// the kernel's 128K for other users]
+    #[arg(long, value_name = "SIZE", value_parser = sizes::bytes)]
+    kernel_readahead: Option<u64>,
     // The program does so for itself when it starts.
     #[arg(long, hide = true)]
     disable_transparent_hugepage: bool,
@@ -130,6 +138,10 @@ impl FuseFlags {
                 option => options.apply(option).context("option -o")?,
             }
         }
+        config.read_ahead_kb = match self.kernel_readahead {
+            Some(size) => Some(u32::try_from(size >> 10).unwrap_or(u32::MAX)),
+            None => rustix::process::geteuid().is_root().then_some(READ_AHEAD_KIB),
+        };
         if let Some(size) = self.max_fuse_io {
             config.max_write = size.clamp(4096, 16 << 20) as u32;
             config.max_readahead = config.max_readahead.max(config.max_write);

@@ -112,6 +112,10 @@ pub(crate) struct TransferFlags {
     /// for no limit
     #[arg(long, value_name = "N", default_value_t = MAX_STAGE_WRITE)]
     pub(crate) max_stage_write: usize,
+    /// fsync does not wait for the disk of `file` storage, as with JuiceFS: a power cut may lose
+    /// what it acknowledged
+    #[arg(long)]
+    no_store_sync: bool,
     /// Try the object storage before anything else
     #[arg(long)]
     pub(crate) check_storage: bool,
@@ -128,5 +132,6 @@ impl TransferFlags {
         data.max_uploads = self.max_uploads.max(1);
         data.max_downloads = self.max_downloads.max(1);
         data.max_deletes = self.max_deletes.max(1);
+        data.sync_store = !self.no_store_sync;
     }
 }

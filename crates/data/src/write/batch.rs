@@ -6,8 +6,9 @@
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use rustc_hash::FxHashMap;
+use sluice_object::Buffer;
 use sluice_types::{FsResult, Slice, Time};
 
 use super::{
@@ -100,7 +101,7 @@ impl<'a> Freezer<'a> {
         let Some(id) = self.ids.pop() else { return };
         let size: u32 = runs.iter().map(|run| run.tail.len() as u32).sum();
         let mut records: Vec<Slice> = Vec::with_capacity(runs.len());
-        let mut block = BytesMut::new();
+        let mut block = Buffer::default();
         let (mut off, alone) = (0, runs.len() == 1);
         for mut run in runs {
             let len = run.tail.len() as u32;
@@ -114,11 +115,11 @@ impl<'a> Freezer<'a> {
             }
             let mut rest = &run.tail[..];
             while !rest.is_empty() {
-                if block.capacity() == 0 {
-                    block.reserve((size - off).min(self.layout.block_size) as usize);
+                if block.is_empty() {
+                    block = Buffer::with_room((size - off).min(self.layout.block_size) as usize);
                 }
                 let step = rest.len().min(self.layout.block_size as usize - block.len());
-                block.extend_from_slice(&rest[..step]);
+                block.append(&rest[..step]);
                 rest = &rest[step..];
                 off += step as u32;
                 if block.len() == self.layout.block_size as usize {
@@ -132,12 +133,12 @@ impl<'a> Freezer<'a> {
         self.record(&records);
     }
 
-    fn upload(&mut self, id: u64, size: u32, data: BytesMut) {
+    fn upload(&mut self, id: u64, size: u32, data: Buffer) {
         let blocks = self.uploads.entry(id).or_default();
         let key = self.layout.block(id, size, blocks.len() as u32);
         // A buffer with much spare capacity takes more memory than a cache counts for the block.
-        let roomy = data.capacity() - data.len() > data.len() / 4;
-        let data = if roomy { Bytes::copy_from_slice(&data) } else { data.freeze() };
+        let roomy = data.memory() - data.len() > data.len() / 4;
+        let data = if roomy { Bytes::copy_from_slice(&data) } else { Bytes::from(data) };
         let charge = self.budget.charge(data.len() as u64);
         let upload = Upload::new(key, data, charge);
         blocks.push(Arc::clone(&upload));

@@ -5,7 +5,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
+use sluice_object::Buffer;
 
 use super::upload::Upload;
 use crate::budget::{Budget, Charge};
@@ -24,7 +25,7 @@ pub(super) struct Run {
     /// Id of the slice that the sealed blocks belong to.
     pub(super) slice: Option<u64>,
     pub(super) sealed: Vec<Arc<Upload>>,
-    pub(super) tail: BytesMut,
+    pub(super) tail: Buffer,
     pub(super) charge: Charge,
     block_size: u32,
 }
@@ -40,7 +41,7 @@ impl Run {
 
     fn append(&mut self, data: &[u8]) {
         let needed = self.tail.len() + data.len();
-        if needed > self.tail.capacity() {
+        if needed > self.tail.room() {
             let full = self.block_size as usize;
             let capacity = match () {
                 () if !self.sealed.is_empty() => full,
@@ -48,19 +49,19 @@ impl Run {
                 () if needed >= SEQUENTIAL => full,
                 () => (needed * 2).min(full),
             };
-            self.tail.reserve(capacity - self.tail.len());
+            self.tail.make_room(capacity);
         }
-        self.tail.extend_from_slice(data);
+        self.tail.append(data);
         self.recount();
     }
 
     fn recount(&mut self) {
-        self.charge.resize(self.tail.capacity() as u64 + RUN_OVERHEAD);
+        self.charge.resize(self.tail.memory() as u64 + RUN_OVERHEAD);
     }
 
     /// Takes the full block at the end of the run, and its share of the charge.
     pub(super) fn take_block(&mut self, budget: &Arc<Budget>) -> (Bytes, Charge) {
-        let block = std::mem::take(&mut self.tail).freeze();
+        let block = Bytes::from(std::mem::take(&mut self.tail));
         self.recount();
         let charge = budget.charge(block.len() as u64);
         (block, charge)
@@ -122,11 +123,7 @@ impl Extents {
 
     /// Bytes of memory that are not being uploaded.
     pub(super) fn bytes(&self) -> u64 {
-        self.layers
-            .iter()
-            .flat_map(BTreeMap::values)
-            .map(|run| run.tail.capacity() as u64 + RUN_OVERHEAD)
-            .sum()
+        self.layers.iter().flat_map(BTreeMap::values).map(|run| run.tail.memory() as u64 + RUN_OVERHEAD).sum()
     }
 }
 
@@ -153,7 +150,7 @@ fn write_layer(
         pos,
         slice: None,
         sealed: Vec::new(),
-        tail: BytesMut::new(),
+        tail: Buffer::default(),
         charge: budget.charge(RUN_OVERHEAD),
         block_size,
     });
@@ -183,7 +180,7 @@ fn make_way(layer: &mut BTreeMap<u32, Run>, start: u32, end: u32) {
     while let Some((&next, _)) = layer.range(start + 1..end).next() {
         let Some(mut run) = layer.remove(&next) else { return };
         if run.end() > end {
-            let _ = run.tail.split_to((end - next) as usize);
+            run.tail.drop_front((end - next) as usize);
             run.pos = end;
             run.recount();
             layer.insert(end, run);

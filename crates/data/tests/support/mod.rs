@@ -211,6 +211,9 @@ pub struct Faults {
     pub denied: AtomicU32,
     /// So many puts find no room.
     pub full: AtomicU32,
+    /// So many syncs fail.
+    pub sync_errors: AtomicU32,
+    pub syncs: AtomicU64,
     /// So many puts panic.
     pub panics: AtomicU32,
     /// Gets wait while this is set.
@@ -283,6 +286,13 @@ impl ObjectStore for FaultStore {
             let bytes = self.inner.get(key, range).await?;
             self.faults.get_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             if spend(&self.faults.short_bodies) { Ok(bytes.slice(..bytes.len() / 2)) } else { Ok(bytes) }
+        })
+    }
+
+    fn sync(&self) -> BoxFuture<'_, Result<(), ObjectError>> {
+        Box::pin(async move {
+            self.faults.syncs.fetch_add(1, Ordering::Relaxed);
+            if spend(&self.faults.sync_errors) { Err(self.fail("sync", "its objects")) } else { Ok(()) }
         })
     }
 

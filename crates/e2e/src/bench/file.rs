@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-const PAGE: usize = 4096;
+pub(super) const PAGE: usize = 4096;
 const PIECE: usize = 1 << 20;
 
 pub(super) fn turn(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
@@ -89,7 +89,7 @@ fn warm(place: &mut Place, file: &Path, pieces: usize, buffer: &mut [u8]) -> any
     bail!("the block cache holds {} of {large} bytes that were read", place.cached().unwrap_or(0))
 }
 
-fn open(path: &Path, flags: OFlags) -> anyhow::Result<OwnedFd> {
+pub(super) fn open(path: &Path, flags: OFlags) -> anyhow::Result<OwnedFd> {
     rustix::fs::open(path, flags, Mode::from(0o644))
         .with_context(|| format!("cannot open {}", path.display()))
 }
@@ -123,7 +123,7 @@ fn read_page(file: &OwnedFd, page: usize, generation: u64, buffer: &mut [u8]) ->
     check(buffer, page, generation)
 }
 
-fn read_at(file: &OwnedFd, buffer: &mut [u8], offset: usize) -> anyhow::Result<()> {
+pub(super) fn read_at(file: &OwnedFd, buffer: &mut [u8], offset: usize) -> anyhow::Result<()> {
     let mut done = 0;
     while done < buffer.len() {
         match rustix::io::pread(file, &mut buffer[done..], (offset + done) as u64).context("read")? {
@@ -134,7 +134,7 @@ fn read_at(file: &OwnedFd, buffer: &mut [u8], offset: usize) -> anyhow::Result<(
     Ok(())
 }
 
-fn write_at(file: &OwnedFd, bytes: &[u8], offset: usize) -> anyhow::Result<()> {
+pub(super) fn write_at(file: &OwnedFd, bytes: &[u8], offset: usize) -> anyhow::Result<()> {
     let mut done = 0;
     while done < bytes.len() {
         done += rustix::io::pwrite(file, &bytes[done..], (offset + done) as u64).context("write")?;
@@ -142,12 +142,12 @@ fn write_at(file: &OwnedFd, bytes: &[u8], offset: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn stamp(page: &mut [u8], number: usize, generation: u64) {
+pub(super) fn stamp(page: &mut [u8], number: usize, generation: u64) {
     page[..8].copy_from_slice(&(number as u64).to_le_bytes());
     page[8..16].copy_from_slice(&generation.to_le_bytes());
 }
 
-fn check(page: &[u8], number: usize, generation: u64) -> anyhow::Result<()> {
+pub(super) fn check(page: &[u8], number: usize, generation: u64) -> anyhow::Result<()> {
     let mut expected = [0; 16];
     stamp(&mut expected, number, generation);
     ensure!(page[..16] == expected, "page {number} reads {:?}, not {expected:?}", &page[..16]);

@@ -2,7 +2,10 @@
 
 use super::{Side, Turn, table::field};
 use anyhow::Context;
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 pub(super) fn turn(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
     if turn.side == Side::Limit {
@@ -21,20 +24,30 @@ pub(super) fn turn(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
 /// MiB of the process that serves the mount. A program may guard it with another one: the larger is
 /// meant.
 pub(super) fn memory(point: &Path) -> anyhow::Result<[f64; 2]> {
-    let point = point.as_os_str().as_encoded_bytes();
     let mut largest = None;
-    for process in fs::read_dir("/proc")?.flatten() {
-        let Ok(arguments) = fs::read(process.path().join("cmdline")) else { continue };
-        // A program may have rewritten its arguments into one.
-        if !arguments.windows(point.len()).any(|part| part == point) {
-            continue;
-        }
-        let Ok(status) = fs::read_to_string(process.path().join("status")) else { continue };
+    for process in servers(point)? {
+        let Ok(status) = fs::read_to_string(process.join("status")) else { continue };
         let held = ["VmRSS:", "VmHWM:"].map(|key| field(&status, key));
         largest = largest.max(Some(held));
     }
     let kib = largest.context("no process has the mount point as its argument")?;
     Ok(kib.map(|kib| kib as f64 / 1024.0))
+}
+
+/// The directories in `/proc` of the processes that serve a mount point in the folder of a volume,
+/// and of those that guard them.
+pub(super) fn servers(point: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    // A program may have rewritten its arguments into one, and have cut off its end.
+    let folder = point.parent().context("a mount point lies in a folder")?.as_os_str().as_encoded_bytes();
+    let has = |arguments: &[u8], part: &[u8]| arguments.windows(part.len()).any(|here| here == part);
+    let mut found = Vec::new();
+    for process in fs::read_dir("/proc")?.flatten() {
+        let Ok(arguments) = fs::read(process.path().join("cmdline")) else { continue };
+        if has(&arguments, folder) && has(&arguments, b"mount") {
+            found.push(process.path());
+        }
+    }
+    Ok(found)
 }
 
 #[cfg(test)]

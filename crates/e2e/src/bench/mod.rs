@@ -18,6 +18,7 @@ mod plan;
 mod row;
 mod small;
 mod stats;
+mod streams;
 mod table;
 mod trips;
 mod turn;
@@ -213,6 +214,28 @@ const GROUPS: &[Group] = &[
         ],
         turn: file::turn,
         rival: program,
+    },
+    Group {
+        engines: LOCAL,
+        usual: LOCAL,
+        rows: &[
+            Row { name: "2 writers", unit: BYTES, targets: local(1.2) },
+            Row { name: "4 writers, fsync", unit: BYTES, targets: local(1.2) },
+            Row { name: "writer of 128 KiB", unit: BYTES, targets: local(1.2) },
+            Row { name: "processor for a GiB written", unit: SECONDS, targets: local(1.43) },
+            Row { name: "cold read, 1 stream", unit: BYTES, targets: local(1.2) },
+            Row { name: "cold read, 4 streams", unit: BYTES, targets: local(1.2) },
+            Row { name: "processor for a GiB read", unit: SECONDS, targets: local(1.43) },
+        ],
+        turn: streams::turn,
+        rival: program,
+    },
+    Group {
+        engines: LOCAL,
+        usual: LOCAL,
+        rows: &[Row { name: "4 writers, synced", unit: BYTES, targets: NOTHING }],
+        turn: streams::synced,
+        rival: |_| false,
     },
     Group {
         engines: &[Engine::Redis],

@@ -17,6 +17,8 @@ use tempfile::TempDir;
 /// A mounted directory; unmounted when dropped.
 pub(super) struct Place<'t> {
     turn: &'t Turn<'t>,
+    /// Of the mount, besides those of every turn.
+    options: &'static [&'static str],
     mounted: Mounted,
     point: PathBuf,
 }
@@ -41,11 +43,16 @@ impl<'t> Place<'t> {
             let Some(program) = &turn.plan.floor else { return Ok(None) };
             let floor = Floor::new(program, &turn.plan.within)?;
             let point = floor.point.clone();
-            return Ok(Some(Self { turn, mounted: Mounted::Memory { _floor: floor }, point }));
+            return Ok(Some(Self { turn, options: &[], mounted: Mounted::Memory { _floor: floor }, point }));
         }
+        Self::with_options(turn, &[]).map(Some)
+    }
+
+    /// A volume for this turn, mounted with more options.
+    pub(super) fn with_options(turn: &'t Turn, options: &'static [&'static str]) -> anyhow::Result<Self> {
         let mut volume = Box::new(turn.volume()?);
-        let point = turn.mount(&mut volume)?;
-        Ok(Some(Self { turn, mounted: Mounted::Volume(volume), point }))
+        let point = turn.mount_with(&mut volume, options)?;
+        Ok(Self { turn, options, mounted: Mounted::Volume(volume), point })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -66,7 +73,7 @@ impl<'t> Place<'t> {
             }
             forget()?;
         }
-        self.turn.mount(volume)?;
+        self.turn.mount_with(volume, self.options)?;
         Ok(())
     }
 
@@ -88,7 +95,7 @@ impl<'t> Place<'t> {
 }
 
 /// Drops the kernel's caches of pages, names and inodes.
-fn forget() -> anyhow::Result<()> {
+pub(super) fn forget() -> anyhow::Result<()> {
     rustix::fs::sync();
     fs::write("/proc/sys/vm/drop_caches", "3")
         .context("only root may drop the kernel's caches: run it as root")

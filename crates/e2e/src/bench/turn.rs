@@ -48,7 +48,12 @@ impl Turn<'_> {
     /// Mounts it with the program's defaults, without backups, and with a block cache of the same
     /// size for all.
     pub(super) fn mount(&self, volume: &mut Volume) -> anyhow::Result<PathBuf> {
-        let options = [&["--cache-size", "10240", "--backup-meta", "0"], self.quiet()].concat();
+        self.mount_with(volume, &[])
+    }
+
+    /// [`Self::mount`] with more options.
+    pub(super) fn mount_with(&self, volume: &mut Volume, more: &[&str]) -> anyhow::Result<PathBuf> {
+        let options = [&["--cache-size", "10240", "--backup-meta", "0"], self.quiet(), more].concat();
         volume.mount_plain(&options)
     }
 

@@ -133,6 +133,10 @@ impl ObjectStore for Encrypted {
         Box::pin(async move { self.inner.put(key, offload(u64::MAX, seal).await?).await })
     }
 
+    fn sync(&self) -> BoxFuture<'_, Result<(), ObjectError>> {
+        self.inner.sync()
+    }
+
     fn delete<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), ObjectError>> {
         self.inner.delete(key)
     }

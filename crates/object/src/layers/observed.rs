@@ -193,6 +193,10 @@ impl ObjectStore for Observed {
         Box::pin(counted(&self.stats.put, self.inner.put_file(key, file), move |()| length))
     }
 
+    fn sync(&self) -> BoxFuture<'_, Result<(), ObjectError>> {
+        self.inner.sync()
+    }
+
     fn delete<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), ObjectError>> {
         Box::pin(counted(&self.stats.delete, self.inner.delete(key), |()| 0))
     }

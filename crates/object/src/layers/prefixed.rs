@@ -62,6 +62,10 @@ impl ObjectStore for Prefixed {
         Box::pin(async move { self.inner.put_file(&self.full(key), file).await })
     }
 
+    fn sync(&self) -> BoxFuture<'_, Result<(), ObjectError>> {
+        self.inner.sync()
+    }
+
     fn delete<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), ObjectError>> {
         Box::pin(async move { self.inner.delete(&self.full(key)).await })
     }

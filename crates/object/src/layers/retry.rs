@@ -147,6 +147,10 @@ impl ObjectStore for Retry {
         })
     }
 
+    fn sync(&self) -> BoxFuture<'_, Result<(), ObjectError>> {
+        self.inner.sync()
+    }
+
     fn delete<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), ObjectError>> {
         Box::pin(self.with_retries("delete", key, self.policy.put_timeout, move || self.inner.delete(key)))
     }

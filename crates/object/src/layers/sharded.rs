@@ -60,6 +60,10 @@ impl ObjectStore for Sharded {
     }
 
     /// A directory, whose name ends in `/`, may be in each of the buckets.
+    fn sync(&self) -> BoxFuture<'_, Result<(), ObjectError>> {
+        Box::pin(async move { try_join_all(self.0.iter().map(|store| store.sync())).await.map(drop) })
+    }
+
     fn delete<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), ObjectError>> {
         if !key.ends_with('/') {
             return self.of(key).delete(key);

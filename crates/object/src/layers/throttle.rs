@@ -146,6 +146,10 @@ impl ObjectStore for Throttle {
         })
     }
 
+    fn sync(&self) -> BoxFuture<'_, Result<(), ObjectError>> {
+        self.inner.sync()
+    }
+
     fn delete<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), ObjectError>> {
         self.inner.delete(key)
     }

@@ -83,6 +83,9 @@ struct State {
     /// The number of the last change here, but for changes of names, or of the last request of the
     /// attributes, whichever is later.
     since: u64,
+    /// What was requested before this is older than what is known; between this and `since` nobody
+    /// knows. The number at which that change began, or that of the request.
+    newer_than: u64,
     /// What the last change of names here left, and its number.
     names: Option<(Names, u64)>,
     /// When another client's change was announced last.
@@ -116,10 +119,12 @@ impl State {
         self.names.filter(|(_, at)| *at > then).map(|(names, _)| names)
     }
 
-    fn set(&mut self, attr: Option<Attr>, at: u64) {
+    /// Sets what a change or a request from `begun` to `at` left.
+    fn set(&mut self, attr: Option<Attr>, begun: u64, at: u64) {
         self.attr = attr.map(|attr| (attr, wait::now()));
         self.own = None;
         self.since = self.since.max(at);
+        self.newer_than = begun;
     }
 }
 
@@ -232,8 +237,15 @@ impl OpenFiles {
 
 impl OpenFile {
     fn new(ino: Ino, since: u64, attr: Option<(Attr, Instant)>) -> Arc<Self> {
-        let state =
-            State { attr, own: None, since, names: None, changed_elsewhere: 0, written: Time::default() };
+        let state = State {
+            attr,
+            own: None,
+            since,
+            newer_than: since,
+            names: None,
+            changed_elsewhere: 0,
+            written: Time::default(),
+        };
         Arc::new(Self {
             ino,
             content_lock: RwLock::default(),
@@ -261,12 +273,12 @@ impl OpenFile {
         let mut state = self.state();
         let names = state.names_since(begun);
         // A change by another client may have come after it, and an answer that was requested since
-        // may show that. A change of names may have come before it or after it.
-        let last = state.changed_elsewhere < begun && state.since <= begun && names.is_none();
-        state.set(last.then_some(attr), now);
+        // may show that.
+        let last = state.changed_elsewhere < begun && state.since <= begun;
+        // A change of names may have come before it or after it.
+        state.set((last && names.is_none()).then_some(attr), begun, now);
         // Whoever requested the attributes before gets at least this.
-        let unchanged = state.changed_elsewhere < begun;
-        state.own = unchanged.then(|| names.map_or(attr, |names| names.put_on(attr)));
+        state.own = last.then(|| names.map_or(attr, |names| names.put_on(attr)));
     }
 
     /// Another client changed it, or may have. Its attributes must be requested again.
@@ -274,12 +286,12 @@ impl OpenFile {
         let mut state = self.state();
         state.changed_elsewhere = now;
         state.names = None;
-        state.set(None, now);
+        state.set(None, now, now);
     }
 
     /// This client changed it, and the operation returned no attributes.
     pub(super) fn forget(&self, now: u64) {
-        self.state().set(None, now);
+        self.state().set(None, now, now);
     }
 
     /// A change of names changed its links and times, but not its length. So an answer that was
@@ -294,15 +306,17 @@ impl OpenFile {
         state.own = state.own.map(|own| names.put_on(own));
     }
 
-    /// Caches attributes that were requested at `asked`. Returns those to show.
-    pub(super) fn learn(&self, attr: Attr, asked: u64) -> Attr {
+    /// Caches attributes that were requested at `asked`. Returns those to show; `None` if nobody
+    /// knows whether these are the newest.
+    pub(super) fn learn(&self, attr: Attr, asked: u64) -> Option<Attr> {
         let mut state = self.state();
         let attr = state.names_since(asked).map_or(attr, |names| names.put_on(attr));
         if state.since > asked {
-            return state.attr.map(|(known, _)| known).or(state.own).unwrap_or(attr);
+            let known = state.attr.map(|(known, _)| known).or(state.own);
+            return known.filter(|_| asked <= state.newer_than);
         }
-        state.set(Some(attr), asked);
-        attr
+        state.set(Some(attr), asked, asked);
+        Some(attr)
     }
 
     /// A handle is about to acquire a lock.
@@ -365,13 +379,15 @@ mod tests {
             ..Attr::new(sluice_types::FileType::File, 0o644, 0, 0, Ino::ROOT, Time::default())
         };
         // Begun at 2 and committed; then another client wrote more, and an open asked at 4.
-        assert_eq!(file.learn(long(20), 4).length, 20);
+        file.learn(long(20), 4);
         file.changed(long(10), 2, 5);
         assert_eq!(file.attr(), None, "nobody knows which came last");
-        assert_eq!(file.learn(long(0), 3).length, 10, "asked before the change was over");
-        assert_eq!(file.learn(long(20), 6).length, 20);
-        file.changed(long(30), 7, 8);
+        assert_eq!(file.learn(long(0), 3), None, "asked before the change was over");
+        assert_eq!(file.learn(long(20), 6), Some(long(20)));
+        file.changed(long(30), 8, 10);
         assert_eq!(file.attr().map(|attr| attr.length), Some(30));
+        assert_eq!(file.learn(long(20), 7), Some(long(30)), "asked before the change began");
+        assert_eq!(file.learn(long(40), 9), None, "another client may have changed it after that");
     }
 
     #[test]
@@ -387,14 +403,14 @@ mod tests {
         // Asked at 3, after another client wrote; meanwhile this client removes a name.
         file.renamed(&attr(20, 0, 5), 4);
         assert_eq!(file.attr(), Some(attr(10, 0, 5)), "which of both is longer nobody knows");
-        assert_eq!(file.learn(attr(20, 1, 3), 3), attr(20, 0, 5));
+        assert_eq!(file.learn(attr(20, 1, 3), 3), Some(attr(20, 0, 5)));
         assert_eq!(file.attr(), Some(attr(20, 0, 5)));
         // A change of the content that was committed before the next change of names, or after.
         file.renamed(&attr(20, 2, 7), 6);
         file.changed(attr(30, 0, 6), 5, 7);
         assert_eq!(file.attr(), None, "nobody knows which came last");
-        assert_eq!(file.learn(attr(20, 0, 5), 4), attr(30, 2, 7), "asked before both");
-        assert_eq!(file.learn(attr(30, 2, 7), 8), attr(30, 2, 7));
+        assert_eq!(file.learn(attr(20, 0, 5), 4), Some(attr(30, 2, 7)), "asked before both");
+        assert_eq!(file.learn(attr(30, 2, 7), 8), Some(attr(30, 2, 7)));
     }
 
     #[test]

@@ -1,0 +1,35 @@
+//! Volumes for programs in C and whatever calls C: `libsluice.so`, and `sdk/c/sluice.h`, which is
+//! made of these files.
+//!
+//! | module | what |
+//! |---|---|
+//! | `border` | how a call comes in and goes out: results, the last error, panics |
+//! | `memory` | the memory of the caller; the one place that trusts it |
+//! | `handles`, `listing` | what the numbers stand for |
+//! | `options` | how a volume is opened, as text |
+//! | `structs` | the structures of the header |
+//! | `volumes`, `files`, `listings`, `names`, `attrs`, `xattrs`, `acls`, `trees` | the functions |
+//!
+//! What must stay true: a handle is a number, so one that is wrong is an error and no crash. No
+//! panic leaves the library. Every function may be called from any thread.
+
+// SAFETY: a library for C exports names and reads memory that its caller passes. The names all
+// begin with `sluice_`; the memory is read in `memory` only.
+#![allow(unsafe_code, reason = "a library for C")]
+#![allow(unreachable_pub, reason = "what is exported is public, and nothing else is")]
+#![allow(clippy::doc_markdown, reason = "the documentation is that of a header for C")]
+
+mod acls;
+mod attrs;
+mod border;
+mod files;
+mod handles;
+mod listing;
+mod listings;
+mod memory;
+mod names;
+mod options;
+mod structs;
+mod trees;
+mod volumes;
+mod xattrs;

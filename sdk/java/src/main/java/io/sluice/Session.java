@@ -20,12 +20,11 @@ import org.slf4j.LoggerFactory;
 /**
  * A volume as one user sees it: the handle of the native library, and the names of users.
  *
- * <p>What must stay true: the lists of users and groups are read anew at least every minute that
- * somebody uses the file system. If one cannot be read, the last one counts.
+ * <p>What must stay true: the lists of users and groups are read anew at least every minute in
+ * which somebody uses the file system. If one cannot be read, the last one counts.
  */
 final class Session implements Acls.Names {
   private static final Logger LOG = LoggerFactory.getLogger(SluiceFileSystem.class);
-  private static final long RELOAD_NANOS = 60_000_000_000L;
   private static final Pattern USER = Pattern.compile("[a-zA-Z0-9_-]+:[0-9]+");
   private static final Pattern GROUP = Pattern.compile("[a-zA-Z0-9_-]+:[0-9]+:[,a-zA-Z0-9_-]+");
 
@@ -34,12 +33,15 @@ final class Session implements Acls.Names {
   private final String authority;
   private final String url;
   private final byte[] options;
+  private final long reloadNanos;
   final String user;
   private final String groups;
   private final String superuser;
   private final String supergroup;
 
   private volatile long handle;
+  /** The handle before the last reload: calls that began with it may still need it. 0 for none. */
+  private long retired;
   private volatile boolean closed;
   private volatile long checked;
   private String users;
@@ -58,6 +60,7 @@ final class Session implements Acls.Names {
           + " is: set sluice." + settings.volume + ".meta or sluice.meta to its URL");
     }
     options = settings.options();
+    reloadNanos = (long) (Double.parseDouble(settings.get("users-reload", "60")) * 1e9);
     UserGroupInformation ugi = UserGroupInformation.getCurrentUser();
     user = ugi.getShortUserName();
     groups = String.join(",", ugi.getGroupNames());
@@ -91,14 +94,14 @@ final class Session implements Acls.Names {
     if (closed) {
       throw new IOException("Filesystem closed");
     }
-    if (System.nanoTime() - checked > RELOAD_NANOS) {
+    if (System.nanoTime() - checked > reloadNanos) {
       reload();
     }
     return handle;
   }
 
   private synchronized void reload() {
-    if (System.nanoTime() - checked < RELOAD_NANOS || closed) {
+    if (System.nanoTime() - checked < reloadNanos || closed) {
       return;
     }
     checked = System.nanoTime();
@@ -106,13 +109,15 @@ final class Session implements Acls.Names {
       String newUsers = list("users", USER, users);
       String newMembers = list("groups", GROUP, members);
       if (!Objects.equals(newUsers, users) || !Objects.equals(newMembers, members)) {
-        long before = handle;
-        handle = open(user, groups, newUsers, newMembers);
+        long newer = open(user, groups, newUsers, newMembers);
+        long oldest = retired;
+        retired = handle;
+        handle = newer;
         users = newUsers;
         members = newMembers;
         userNames.clear();
         groupNames.clear();
-        Native.close(before);
+        Native.close(oldest);
       }
     } catch (IOException e) {
       LOG.warn("the lists of users and groups stay as they were", e);
@@ -200,6 +205,7 @@ final class Session implements Acls.Names {
   synchronized void close() throws IOException {
     if (!closed) {
       closed = true;
+      Native.close(retired);
       Native.close(handle);
     }
   }

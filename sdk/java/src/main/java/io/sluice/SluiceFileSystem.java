@@ -69,7 +69,8 @@ public class SluiceFileSystem extends FileSystem {
   private static final List<String> SETTINGS =
       Arrays.asList(
           "name", "meta", "superuser", "supergroup", "users", "groups", "umask", "block.size",
-          "min-buffer-size", "file.checksum", "list-page", "disable-trash-emptier");
+          "min-buffer-size", "file.checksum", "list-page", "disable-trash-emptier",
+          "users-reload");
 
   private static final String SNAPSHOTS = ".snapshot";
   private static final int PARALLEL_READS = 64;

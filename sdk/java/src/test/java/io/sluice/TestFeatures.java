@@ -295,6 +295,25 @@ class TestFeatures {
   }
 
   @Test
+  void listsOfUsersAreReadAgain() throws Exception {
+    Path users = new Path(dir, "users");
+    Path file = new Path(dir, "f");
+    Volumes.write(fs, users, bytes("old:4713\n"));
+    Volumes.write(fs, file, bytes("x"));
+    Configuration conf = new Configuration();
+    conf.set("sluice.users", users.toUri().getPath());
+    conf.set("sluice.users-reload", "0");
+    try (FileSystem reloading = Volumes.fileSystem(conf)) {
+      reloading.setOwner(file, "old", null);
+      assertEquals("old", reloading.getFileStatus(file).getOwner());
+      Volumes.write(fs, users, bytes("new:4713\n"));
+      assertEquals("new", reloading.getFileStatus(file).getOwner());
+      fs.delete(users, false);
+      assertEquals("new", reloading.getFileStatus(file).getOwner(), "the last list counts");
+    }
+  }
+
+  @Test
   void aHandleGoesThroughBytes() throws Exception {
     Path file = new Path(dir, "f");
     Volumes.write(fs, file, bytes("x"));

@@ -1,5 +1,9 @@
 //! Creates a new session.
 
+use std::time::Duration;
+
+use sluice_types::wait;
+
 use crate::{
     change_log::Line,
     engine::{Commit, Engine, EngineError, Expect, Found, Hold, Moment, Read, Write},
@@ -8,10 +12,18 @@ use crate::{
     schema::{Counter, Key, Row, Session},
 };
 
-/// Registers a new session with its writer records, and answers its id.
+/// Tries without a pause.
+const AT_ONCE: u32 = 50;
+/// Longest pause after that, milliseconds. It depends on the clock, so that clients which start at
+/// the same moment do not all try again at the same moment.
+const MOST_PAUSE: u64 = 200;
+
+/// Registers a new session with its writer records, and answers its id. Tries for as long as the
+/// patience of the options while other clients do the same.
 /// `logs` says whether the volume has a change log.
 pub(crate) fn register(engine: &dyn Engine, options: &Options, logs: bool) -> Result<u64, EngineError> {
     let lanes = engine.limits().lanes.max(1) as u16;
+    let until = wait::now() + options.patience;
     let mut tries = 0;
     loop {
         let mut moment = Moment::default();
@@ -47,7 +59,14 @@ pub(crate) fn register(engine: &dyn Engine, options: &Options, logs: bool) -> Re
         match engine.commit_at(&commit, moment) {
             Ok(()) => return Ok(sid),
             // A lost answer costs a session id, and leaves a session that nobody refreshes.
-            Err(EngineError::Conflict(_) | EngineError::Indeterminate { .. }) if tries < 50 => tries += 1,
+            Err(EngineError::Conflict(_) | EngineError::Indeterminate { .. })
+                if tries < AT_ONCE || wait::now() < until =>
+            {
+                tries += 1;
+                if tries > AT_ONCE {
+                    wait::sleep(Duration::from_millis(u64::from(now.nsec) / 1000 % MOST_PAUSE + 1));
+                }
+            }
             Err(error) => return Err(error),
         }
     }

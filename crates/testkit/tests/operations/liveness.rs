@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -17,7 +17,7 @@ use sluice_meta::{
         sustained::DropSustained,
         unlink::Unlink,
     },
-    schema::{FlockKind, Key, LockOwner, Row},
+    schema::{Counter, FlockKind, Key, LockOwner, Row},
 };
 use sluice_testkit::{
     operations::{at, create},
@@ -58,6 +58,20 @@ fn a_renewal_that_had_to_wait_lasts_from_when_it_went_through() {
     let meta = Meta::open(Arc::new(engine), options(&clock)).unwrap();
     meta.beat().unwrap().unwrap();
     assert_eq!(expire(store.open().as_ref(), meta.sid()), Some(clock.now().sec + 60));
+}
+
+#[test]
+fn a_client_among_many_that_start_at_once_gets_its_session_in_the_end() {
+    let (store, clock) = (crate::fresh(), ManualClock::new(NOW));
+    store.format(0);
+    let others = AtomicU32::new(0);
+    let engine = Hooked::new(store.open()).before_commit(move |commit: &Commit| {
+        let registers = commit.writes.iter().any(|write| matches!(write, Write::Put(Row::Session(..))));
+        let is_late = registers && others.fetch_add(1, Ordering::SeqCst) < 60;
+        if is_late { Err(EngineError::Conflict(vec![Key::Counter(Counter::NextSession)])) } else { Ok(()) }
+    });
+    let meta = Meta::open(Arc::new(engine), options(&clock)).unwrap();
+    assert_eq!(expire(store.open().as_ref(), meta.sid()), Some(NOW.sec + 60));
 }
 
 #[test]

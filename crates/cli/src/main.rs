@@ -24,6 +24,7 @@ mod flags;
 mod fstab;
 mod group;
 mod guardian;
+mod huge_pages;
 mod internal_file;
 mod metrics;
 mod mount_process;
@@ -53,10 +54,8 @@ use tracing::field::Empty;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // The allocator asks for huge pages; a thread that needs a few KiB would take and clear 2 MiB.
-    // A kernel without them has nothing to disable.
-    let _ = rustix::thread::disable_transparent_huge_pages(true);
     let arguments = arguments::real();
+    huge_pages::limit(&arguments);
     let matches = args::Cli::command().get_matches_from(args::as_mount_helper(arguments));
     let cli = args::Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     cli.log.init();

@@ -9,6 +9,8 @@ use std::ops::{Deref, DerefMut};
 use bytes::{Buf, Bytes};
 use parking_lot::Mutex;
 
+use crate::mapped::{self, Mapped};
+
 /// From this size on, the allocator returns freed memory to the system.
 const LARGE: usize = 4 << 20;
 /// Where large buffers begin: what disks ask for.
@@ -33,8 +35,6 @@ struct Idle {
 /// Bytes whose buffer is reused when their last reader is gone.
 struct Lent {
     buffer: Vec<u8>,
-    /// Where the bytes begin in it.
-    start: usize,
     of: &'static Buffers,
 }
 
@@ -50,54 +50,62 @@ pub(crate) fn take(bytes: usize) -> Vec<u8> {
 
 /// The bytes of a filled buffer.
 pub(crate) fn lend(buffer: Vec<u8>) -> Bytes {
-    Buffer { bytes: buffer, start: 0 }.into()
+    if buffer.capacity() < LARGE { Bytes::from(buffer) } else { BUFFERS.lend(buffer) }
 }
 
 /// Bytes that grow at their end. Large buffers are reused, and begin at a page of memory, so that a
 /// disk can read and write them without a copy.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Buffer {
-    bytes: Vec<u8>,
+    memory: Memory,
     /// Where the content begins.
     start: usize,
+}
+
+#[derive(Debug)]
+enum Memory {
+    Heap(Vec<u8>),
+    Mapped {
+        memory: Mapped,
+        /// Where the content ends.
+        end: usize,
+    },
+}
+
+impl Default for Buffer {
+    fn default() -> Self {
+        Self { memory: Memory::Heap(Vec::new()), start: 0 }
+    }
 }
 
 impl Buffer {
     /// An empty one with room for `bytes` bytes.
     pub fn with_room(bytes: usize) -> Self {
-        let mut new = Self::begin(bytes);
-        new.bytes.truncate(new.start);
-        new
+        Self::mapped(bytes, 0)
+            .unwrap_or_else(|| Self { memory: Memory::Heap(Vec::with_capacity(bytes)), start: 0 })
     }
 
     /// One of `bytes` bytes, whatever they are.
     pub(crate) fn with_length(bytes: usize) -> Self {
-        let mut new = Self::begin(bytes);
-        new.bytes.resize(new.start + bytes, 0);
-        new
+        Self::mapped(bytes, bytes).unwrap_or_else(|| Self { memory: Memory::Heap(vec![0; bytes]), start: 0 })
     }
 
-    /// One with room for `bytes` bytes, and content of any length.
-    fn begin(bytes: usize) -> Self {
-        if bytes < LARGE {
-            return Self { bytes: Vec::with_capacity(bytes), start: 0 };
-        }
-        let mut buffer = BUFFERS.take(bytes + PAGE);
-        let start = buffer.as_ptr().align_offset(PAGE).min(PAGE);
-        if buffer.len() < start {
-            buffer.resize(start, 0);
-        }
-        Self { bytes: buffer, start }
+    fn mapped(room: usize, end: usize) -> Option<Self> {
+        let memory = if room < LARGE { None } else { Mapped::take(room) }?;
+        Some(Self { memory: Memory::Mapped { memory, end }, start: 0 })
     }
 
     /// Bytes of memory that it takes.
     pub fn memory(&self) -> usize {
-        self.bytes.capacity()
+        match &self.memory {
+            Memory::Heap(bytes) => bytes.capacity(),
+            Memory::Mapped { memory, .. } => memory.bytes().len(),
+        }
     }
 
     /// Bytes that it can hold without another buffer.
     pub fn room(&self) -> usize {
-        self.bytes.capacity() - self.start
+        self.memory() - self.start
     }
 
     /// Makes room for `bytes` bytes in all.
@@ -111,7 +119,14 @@ impl Buffer {
 
     /// Adds bytes at the end.
     pub fn append(&mut self, more: &[u8]) {
-        self.bytes.extend_from_slice(more);
+        self.make_room(self.len() + more.len());
+        match &mut self.memory {
+            Memory::Heap(bytes) => bytes.extend_from_slice(more),
+            Memory::Mapped { memory, end } => {
+                memory.bytes_mut()[*end..*end + more.len()].copy_from_slice(more);
+                *end += more.len();
+            }
+        }
     }
 
     /// Removes the first `count` bytes, all of them if there are not so many.
@@ -124,30 +139,45 @@ impl Deref for Buffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.bytes[self.start..]
+        match &self.memory {
+            Memory::Heap(bytes) => &bytes[self.start..],
+            Memory::Mapped { memory, end } => &memory.bytes()[self.start..*end],
+        }
     }
 }
 
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.start..]
+        match &mut self.memory {
+            Memory::Heap(bytes) => &mut bytes[self.start..],
+            Memory::Mapped { memory, end } => &mut memory.bytes_mut()[self.start..*end],
+        }
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        self
     }
 }
 
 impl From<Buffer> for Bytes {
-    fn from(Buffer { bytes, start }: Buffer) -> Self {
-        if bytes.capacity() < LARGE {
-            let mut whole = Self::from(bytes);
-            whole.advance(start);
-            return whole;
+    fn from(buffer: Buffer) -> Self {
+        match buffer.memory {
+            Memory::Heap(bytes) => {
+                let mut whole = Self::from(bytes);
+                whole.advance(buffer.start);
+                whole
+            }
+            Memory::Mapped { .. } => Self::from_owner(buffer),
         }
-        BUFFERS.lend(bytes, start)
     }
 }
 
 /// Frees idle buffers if none was taken since the last call. Call it from time to time.
 pub fn shed() {
     BUFFERS.shed();
+    mapped::shed();
 }
 
 impl Buffers {
@@ -169,8 +199,8 @@ impl Buffers {
         buffer
     }
 
-    fn lend(&'static self, buffer: Vec<u8>, start: usize) -> Bytes {
-        Bytes::from_owner(Lent { buffer, start, of: self })
+    fn lend(&'static self, buffer: Vec<u8>) -> Bytes {
+        Bytes::from_owner(Lent { buffer, of: self })
     }
 
     fn shed(&self) {
@@ -186,7 +216,7 @@ impl Buffers {
 
 impl AsRef<[u8]> for Lent {
     fn as_ref(&self) -> &[u8] {
-        &self.buffer[self.start..]
+        &self.buffer
     }
 }
 
@@ -214,7 +244,7 @@ mod tests {
         let mut buffer = OURS.take(LARGE);
         buffer.resize(LARGE, 7);
         let at = buffer.as_ptr();
-        let bytes = OURS.lend(buffer, 0);
+        let bytes = OURS.lend(buffer);
         let part = bytes.slice(5..10);
         drop(bytes);
         let other = OURS.take(LARGE);
@@ -223,15 +253,15 @@ mod tests {
         drop(part);
         let again = OURS.take(LARGE);
         assert_eq!(again.as_ptr(), at);
-        drop(OURS.lend(again, 0));
+        drop(OURS.lend(again));
         OURS.shed();
         assert!(!OURS.0.lock().buffers.is_empty(), "somebody asked lately");
         OURS.shed();
         assert!(OURS.0.lock().buffers.is_empty());
-        drop(OURS.lend(other, 0));
+        drop(OURS.lend(other));
         assert!(OURS.0.lock().buffers.is_empty(), "nobody asks");
 
-        let many: Vec<Bytes> = (0..20).map(|_| OURS.lend(OURS.take(LARGE), 0)).collect();
+        let many: Vec<Bytes> = (0..20).map(|_| OURS.lend(OURS.take(LARGE))).collect();
         drop(many);
         let idle = OURS.0.lock();
         assert_eq!(idle.bytes, idle.buffers.iter().map(Vec::capacity).sum::<usize>());

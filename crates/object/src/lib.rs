@@ -13,6 +13,7 @@ mod drivers;
 mod durable;
 mod file;
 pub mod layers;
+mod mapped;
 mod mem;
 mod missing;
 mod offload;

@@ -56,8 +56,8 @@ pub(crate) struct FuseFlags {
     /// the kernel's 128K for other users]
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes)]
     kernel_readahead: Option<u64>,
-    // The program does so for itself when it starts.
-    #[arg(long, hide = true)]
+    /// No huge pages for blocks in memory
+    #[arg(long)]
     disable_transparent_hugepage: bool,
     #[arg(long, hide = true)]
     non_default_permission: bool,
@@ -86,7 +86,7 @@ impl FuseFlags {
             self.non_default_permission,
             "the kernel's check of permissions cannot be switched off",
         );
-        unused.always(&["--enable-ioctl", "--disable-transparent-hugepage"]);
+        unused.always(&["--enable-ioctl"]);
         let _ = (self.enable_ioctl, self.disable_transparent_hugepage);
     }
 

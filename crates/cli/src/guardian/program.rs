@@ -19,7 +19,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::socket;
-use crate::{arguments, background};
+use crate::{arguments, background, huge_pages};
 
 /// What to run.
 #[derive(Debug)]
@@ -68,6 +68,7 @@ impl Program {
         let mut command = Command::new(path);
         command.env_clear();
         command.envs(self.call.environment.iter().map(|(name, value)| (text(name), text(value))));
+        huge_pages::allow(&mut command);
         arguments::give(&mut command, &arguments);
         background::no_child(&mut command);
         let folder = Path::new(std::ffi::OsStr::from_bytes(&self.call.folder));

@@ -1,0 +1,103 @@
+//! A pool of memory for whole blocks, in huge pages where the system has them.
+//!
+//! A disk that reads or writes a buffer itself gets one piece of memory for each page. With pages
+//! of 4 KiB, a block has 1,024 pieces, and a virtual disk spends more time on them than on the
+//! bytes.
+//!
+//! What must stay true: little memory is kept idle, and none after some time without requests.
+
+use memmap2::MmapMut;
+use parking_lot::Mutex;
+
+/// Most bytes of idle memory.
+const MAX_IDLE: usize = 32 << 20;
+/// Sizes are multiples of this, a huge page.
+const HUGE: usize = 2 << 20;
+
+static POOL: Mutex<Idle> = Mutex::new(Idle { pieces: Vec::new(), bytes: 0, asked: false });
+
+#[derive(Debug)]
+struct Idle {
+    pieces: Vec<MmapMut>,
+    bytes: usize,
+    /// Whether memory was taken since the last [`shed`].
+    asked: bool,
+}
+
+/// Memory that is reused when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Mapped(Option<MmapMut>);
+
+impl Mapped {
+    /// At least so many bytes, whatever they are; `None` if the system has no more.
+    pub(crate) fn take(bytes: usize) -> Option<Self> {
+        let size = bytes.next_multiple_of(HUGE);
+        {
+            let mut idle = POOL.lock();
+            idle.asked = true;
+            if let Some(found) = idle.pieces.iter().rposition(|piece| piece.len() == size) {
+                idle.bytes -= size;
+                return Some(Self(Some(idle.pieces.swap_remove(found))));
+            }
+        }
+        let piece = MmapMut::map_anon(size).ok()?;
+        #[cfg(target_os = "linux")]
+        if let Err(error) = piece.advise(memmap2::Advice::HugePage) {
+            tracing::debug!(%error, "no huge pages for blocks");
+        }
+        Some(Self(Some(piece)))
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.0.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        self.0.as_deref_mut().unwrap_or_default()
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        let Some(piece) = self.0.take() else { return };
+        let mut idle = POOL.lock();
+        if idle.asked && idle.bytes + piece.len() <= MAX_IDLE {
+            idle.bytes += piece.len();
+            idle.pieces.push(piece);
+        } else {
+            // Memory goes back to the system outside of the lock.
+            drop(idle);
+            drop(piece);
+        }
+    }
+}
+
+/// Frees idle memory if none was taken since the last call.
+pub(crate) fn shed() {
+    let mut idle = POOL.lock();
+    if !std::mem::take(&mut idle.asked) {
+        idle.bytes = 0;
+        let pieces = std::mem::take(&mut idle.pieces);
+        drop(idle);
+        drop(pieces);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_writable_and_begins_at_a_page() {
+        let mut piece = Mapped::take(5 << 20).unwrap();
+        assert_eq!(piece.bytes().len(), 6 << 20);
+        assert_eq!(piece.bytes().as_ptr().align_offset(4096), 0);
+        piece.bytes_mut().fill(7);
+        assert!(piece.bytes().iter().all(|byte| *byte == 7));
+        let many: Vec<Mapped> = (0..20).map(|_| Mapped::take(4 << 20).unwrap()).collect();
+        drop(many);
+        let idle = POOL.lock();
+        assert_eq!(idle.bytes, idle.pieces.iter().map(|piece| piece.len()).sum::<usize>());
+        assert!(idle.bytes <= MAX_IDLE);
+    }
+}

@@ -128,7 +128,9 @@ pub struct Config {
     pub idle_readers: usize,
     /// Threads at most, those in blocked operations included.
     pub max_readers: usize,
-    /// With io_uring: requests of one CPU that can be under way at once. More wait in the kernel.
+    /// With io_uring: requests of one CPU that can be under way at once, fewer on machines with many
+    /// CPUs. More wait in the kernel. The rings can take this number for each CPU times
+    /// [`max_write`](Self::max_write) of memory, if all their requests are that large.
     pub ring_depth: usize,
     /// How long the end of a mount waits for operations that are still running.
     pub shutdown_timeout: Duration,
@@ -147,7 +149,7 @@ impl Default for Config {
             deadline: Some(Duration::from_mins(15)),
             idle_readers: cpus.max(2),
             max_readers: 256,
-            ring_depth: 512,
+            ring_depth: 256,
             shutdown_timeout: Duration::from_secs(10),
         }
     }

@@ -17,6 +17,8 @@ pub(crate) const HEADERS: usize = 4096;
 pub(crate) struct Mapping {
     address: NonNull<u8>,
     length: usize,
+    /// What it is a part of. That is unmapped instead.
+    whole: Option<Arc<Mapping>>,
 }
 
 // SAFETY: it is the address of memory that belongs to no thread. The methods that read and write it
@@ -53,7 +55,15 @@ impl Mapping {
             return Err(io::Error::last_os_error());
         }
         let address = NonNull::new(address.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { address, length })
+        Ok(Self { address, length, whole: None })
+    }
+
+    /// A part of it.
+    pub(crate) fn part(self: &Arc<Self>, start: usize, length: usize) -> Self {
+        assert!(start <= self.length && length <= self.length - start, "beyond the mapping");
+        // SAFETY: it is inside the mapping.
+        let address = unsafe { self.address.add(start) };
+        Self { address, length, whole: Some(Arc::clone(self)) }
     }
 
     pub(crate) fn address(&self) -> *mut u8 {
@@ -87,6 +97,9 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        if self.whole.is_some() {
+            return;
+        }
         // SAFETY: this owns the mapping, and nobody uses it any more.
         unsafe { libc::munmap(self.address().cast(), self.length) };
     }

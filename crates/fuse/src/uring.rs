@@ -32,6 +32,10 @@ use crate::{
 /// How long the start of all rings may take.
 const START: Duration = Duration::from_secs(10);
 
+/// Slots of all rings, and of one. What a slot has not held yet takes no memory.
+const MOST: usize = 8192;
+const LEAST: usize = 4;
+
 /// Requests that run for longer are looked at.
 const LATE: Duration = Duration::from_secs(1);
 
@@ -53,8 +57,9 @@ impl Prepared {
         cpus::switch_on()?;
         let count = cpus::possible().map_err(|why| format!("cannot count the CPUs: {why}"))?;
         let payload = payload(config.max_write);
+        let depth = config.ring_depth.min(MOST / usize::from(count.max(1))).max(LEAST);
         let rings = (0..count).map(|cpu| {
-            let ring = Ring::new(cpu, Arc::clone(calls), payload, config.ring_depth);
+            let ring = Ring::new(cpu, calls, payload, depth);
             ring.map(Arc::new).map_err(|why| format!("cannot set up an io_uring: {why}"))
         });
         Ok(Self(rings.collect::<Result<_, _>>()?))

@@ -234,7 +234,7 @@ impl Core {
         let begun = Pace::begin(kind);
         let started = Instant::now();
         ring.runs();
-        if !self.looks.load(Ordering::Relaxed) {
+        if !self.looks.load(Ordering::SeqCst) {
             self.look();
         }
         let (ours, answered) = self.run(&slot, &call, &arrived);
@@ -291,7 +291,11 @@ impl Core {
                 thread::park_timeout(LOOK);
             } else {
                 self.looks.store(false, Ordering::SeqCst);
-                thread::park();
+                // A thread that began a request before that wakes nobody.
+                if rings.iter().zip(&seen).all(|(ring, (seen, _))| ring.run_count() == *seen) {
+                    thread::park();
+                }
+                self.looks.store(true, Ordering::SeqCst);
                 quiet = 0;
             }
             quiet += 1;

@@ -27,13 +27,9 @@ use super::{
 use crate::{
     abi::{RingCommand, ring as command},
     call::Calls,
-    memory::HEADERS,
+    memory::{HEADERS, Mapping},
 };
 
-/// Slots of a ring at first.
-const FIRST: usize = 16;
-/// If fewer than this are free, the ring gets more.
-const FREE: usize = 4;
 /// Commands that a ring takes before they are submitted.
 const COMMANDS: u32 = 128;
 /// In the user data of a completion: the wake-up event.
@@ -48,8 +44,8 @@ pub(crate) struct Ring {
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
     state: Mutex<State>,
     finished: Arc<Finished>,
-    calls: Arc<Calls>,
     payload: usize,
+    slots: Vec<Arc<Slot>>,
     /// Odd while the leading thread runs a request.
     runs: AtomicU64,
     /// The number of the leading thread for the kernel.
@@ -57,11 +53,6 @@ pub(crate) struct Ring {
 }
 
 struct State {
-    slots: Vec<Arc<Slot>>,
-    /// Slots that hold a request.
-    held: usize,
-    /// Most slots.
-    limit: usize,
     leader: u64,
 }
 
@@ -78,26 +69,27 @@ pub(crate) enum Next {
 }
 
 impl Ring {
-    /// A ring on a descriptor of the kernel's device, with at most `limit` slots for payloads of
-    /// `payload` bytes.
-    pub(crate) fn new(cpu: u16, calls: Arc<Calls>, payload: usize, limit: usize) -> io::Result<Self> {
+    /// A ring with `depth` slots for payloads of `payload` bytes. A ring cannot get more later: what
+    /// waits for a slot in the kernel would not see them.
+    pub(crate) fn new(cpu: u16, calls: &Arc<Calls>, payload: usize, depth: usize) -> io::Result<Self> {
+        let depth = depth.max(1);
         let ring = IoUring::<squeue::Entry128, cqueue::Entry>::builder()
             .setup_coop_taskrun()
             .setup_submit_all()
-            .setup_cqsize((2 * limit as u32 + 2).next_power_of_two().max(2 * COMMANDS))
+            .setup_cqsize((2 * depth as u32 + 2).next_power_of_two().max(2 * COMMANDS))
             .build(COMMANDS)?;
         let finished = Arc::new(Finished::new()?);
-        let state = Mutex::new(State { slots: Vec::new(), held: 0, limit: limit.max(1), leader: 0 });
-        Ok(Self {
-            cpu,
-            ring,
-            state,
-            finished,
-            calls,
-            payload,
-            runs: AtomicU64::new(0),
-            thread: AtomicI32::new(0),
-        })
+        let size = HEADERS + payload;
+        let kernel = Arc::new(Mapping::new(depth * size)?);
+        let handlers = Arc::new(kernel.again()?);
+        let slot = |index: usize| {
+            let [kernel, handler] = [&kernel, &handlers].map(|whole| whole.part(index * size, size));
+            Slot::new(index as u32, kernel, handler, Arc::clone(&finished), Arc::clone(calls))
+        };
+        let slots = (0..depth).map(slot).collect();
+        let state = Mutex::new(State { leader: 0 });
+        let (runs, thread) = (AtomicU64::new(0), AtomicI32::new(0));
+        Ok(Self { cpu, ring, state, finished, payload, slots, runs, thread })
     }
 
     /// Which descriptor of the kernel's device the commands are for.
@@ -111,7 +103,7 @@ impl Ring {
         state.leader = me;
         self.thread.store(gettid().as_raw_nonzero().get(), Ordering::SeqCst);
         self.watch()?;
-        self.grow(&mut state, FIRST, me)
+        self.register(&self.slots, 0, me)
     }
 
     /// Makes the kernel refuse rings for this mount, so that all requests come from the device.
@@ -126,12 +118,12 @@ impl Ring {
 
     /// The next request.
     pub(crate) fn next(&self, me: u64) -> Next {
-        let mut state = self.state.lock();
+        let state = self.state.lock();
         if state.leader != me {
             return Next::Deposed;
         }
         for answered in self.finished.take() {
-            self.commit_one(&mut state, answered, me);
+            self.commit_one(answered, me);
         }
         loop {
             // SAFETY: only the leader uses the queue, under the lock.
@@ -149,11 +141,7 @@ impl Ring {
             let index = data as u32;
             match -result {
                 0 => {
-                    state.held += 1;
-                    let slot = Arc::clone(&state.slots[index as usize]);
-                    if state.held + FREE > state.slots.len() && state.slots.len() < state.limit {
-                        self.extend(&mut state, me);
-                    }
+                    let slot = Arc::clone(&self.slots[index as usize]);
                     let arrived = slot.arrived();
                     return Next::Arrived(slot, arrived);
                 }
@@ -164,30 +152,13 @@ impl Ring {
                 error => {
                     let why = io::Error::from_raw_os_error(error);
                     tracing::error!("the kernel refused an answer in a FUSE ring: {why}");
-                    let slot = Arc::clone(&state.slots[index as usize]);
+                    let slot = Arc::clone(&self.slots[index as usize]);
                     if let Err(why) = self.register(&[slot], index, me) {
                         tracing::error!("a FUSE ring has lost a slot: {why}");
                     }
                 }
             }
         }
-    }
-
-    fn extend(&self, state: &mut State, me: u64) {
-        let more = state.slots.len().min(state.limit - state.slots.len());
-        if let Err(why) = self.grow(state, more, me) {
-            tracing::warn!("a FUSE ring stays at {} slots: {why}", state.slots.len());
-            state.limit = state.slots.len();
-        }
-    }
-
-    fn grow(&self, state: &mut State, more: usize, me: u64) -> io::Result<()> {
-        let first = state.slots.len();
-        for index in first..(first + more).min(state.limit) {
-            let (finished, calls) = (Arc::clone(&self.finished), Arc::clone(&self.calls));
-            state.slots.push(Slot::new(index as u32, self.payload, finished, calls)?);
-        }
-        self.register(&state.slots[first..], first as u32, me)
     }
 
     fn register(&self, slots: &[Arc<Slot>], first: u32, me: u64) -> io::Result<()> {
@@ -221,9 +192,9 @@ impl Ring {
     /// Gives a slot with an answer to the kernel at the next submission. If another thread leads now,
     /// that does it.
     pub(crate) fn commit(&self, answered: Answered, me: u64) {
-        let mut state = self.state.lock();
+        let state = self.state.lock();
         if state.leader == me {
-            self.commit_one(&mut state, answered, me);
+            self.commit_one(answered, me);
         } else {
             drop(state);
             self.finished.add(answered);
@@ -235,10 +206,9 @@ impl Ring {
         self.finished.add(answered);
     }
 
-    fn commit_one(&self, state: &mut State, answered: Answered, me: u64) {
+    fn commit_one(&self, answered: Answered, me: u64) {
         let command = RingCommand { commit_id: answered.unique, qid: self.cpu, ..RingCommand::default() };
-        state.held = state.held.saturating_sub(1);
-        state.slots[answered.slot as usize].set_owner(me);
+        self.slots[answered.slot as usize].set_owner(me);
         let entry = entry(command::COMMIT_AND_FETCH, &command, u64::from(answered.slot), None);
         if let Err(why) = self.push(&entry) {
             tracing::error!("an answer in a FUSE ring does not reach the kernel: {why}");
@@ -334,7 +304,7 @@ impl Ring {
 
     /// Whether a thread gave a slot to the kernel that has not come back.
     pub(crate) fn owns(&self, thread: u64) -> bool {
-        self.state.lock().slots.iter().any(|slot| slot.owner() == thread)
+        self.slots.iter().any(|slot| slot.owner() == thread)
     }
 }
 

@@ -106,18 +106,17 @@ pub(crate) fn this_thread() -> u64 {
 }
 
 impl Slot {
-    /// A slot for payloads of `size` bytes.
+    /// A slot in memory that is mapped for the kernel and for handlers.
     pub(crate) fn new(
         index: u32,
-        size: usize,
+        kernel: Mapping,
+        handler: Mapping,
         finished: Arc<Finished>,
         calls: Arc<Calls>,
-    ) -> io::Result<Arc<Self>> {
-        let kernel = Mapping::new(HEADERS + size)?;
-        let handler = Arc::new(kernel.again()?);
-        let state = State { handler, unique: 0, phase: Phase::Kernel, runner: 0 };
+    ) -> Arc<Self> {
+        let state = State { handler: Arc::new(handler), unique: 0, phase: Phase::Kernel, runner: 0 };
         let state = Mutex::new(state);
-        Ok(Arc::new(Self { index, kernel, state, finished, calls, owner: AtomicU64::new(0) }))
+        Arc::new(Self { index, kernel, state, finished, calls, owner: AtomicU64::new(0) })
     }
 
     /// The memory that the kernel uses: the headers, and the payload from [`HEADERS`] on.

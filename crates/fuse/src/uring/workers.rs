@@ -84,10 +84,12 @@ impl<W: Work> Workers<W> {
     fn run(self: &Arc<Self>) {
         loop {
             let mut state = self.state.lock();
-            let work = match state.queue.pop_front() {
-                Some(work) => Some(work),
-                None if state.ended => None,
-                None => self.rest(state),
+            let queued = state.queue.pop_front();
+            let work = if queued.is_some() || state.ended {
+                drop(state);
+                queued
+            } else {
+                self.rest(state)
             };
             let Some(work) = work else { return self.leave() };
             if !work.work() {

@@ -91,7 +91,15 @@ impl<W: Work> Workers<W> {
             } else {
                 self.rest(state)
             };
-            let Some(work) = work else { return self.leave() };
+            let Some(work) = work else {
+                let mut state = self.state.lock();
+                // Whoever queued work meanwhile took this worker for a busy one.
+                if state.queue.is_empty() || state.ended {
+                    state.live = state.live.saturating_sub(1);
+                    return;
+                }
+                continue;
+            };
             if !work.work() {
                 // It does not count any more.
                 return;

@@ -28,6 +28,8 @@ use sluice_fuse::{Config, MountError, MountOptions, Session, clear_dead, is_dead
 over_both!(
     blocked_handlers_do_not_stop_others,
     quick_handlers_that_block_for_once_do_not_stop_others,
+    of_hundreds_of_blocked_readers_none_is_lost,
+    hundreds_of_blocked_readers_do_not_keep_a_mount,
     at_the_limit_interrupts_still_arrive_and_nothing_is_lost,
     however_many_are_blocked_somebody_reads,
     an_interrupted_operation_ends,
@@ -113,6 +115,59 @@ fn quick_handlers_that_block_for_once_do_not_stop_others() {
     for thread in blocked {
         join("a blocked read ends", thread).expect("read");
     }
+}
+
+/// Readers of a file whose reading blocks.
+fn block(m: &Mounted, count: usize) -> Vec<thread::JoinHandle<std::io::Result<usize>>> {
+    let path = write(m, "wait", "wait");
+    let direct = rustix::fs::OFlags::DIRECT.bits() as i32;
+    let file = Arc::new(File::options().read(true).custom_flags(direct).open(path).expect("open"));
+    let read = |_| {
+        let file = Arc::clone(&file);
+        thread::spawn(move || file.read_at(&mut [0], 0))
+    };
+    (0..count).map(read).collect()
+}
+
+fn of_hundreds_of_blocked_readers_none_is_lost() {
+    if no_fuse() {
+        return;
+    }
+    let m = Mounted::new(uncached(), Config::default());
+    let other = write(&m, "other", "content");
+    for _ in 0..200 {
+        fs::metadata(&other).expect("stat");
+    }
+    let blocked = block(&m, 400);
+    until("as many run as may", || m.fs.gate.waiting.load(Ordering::Relaxed) >= 255);
+    if rig::over_rings() {
+        // Quick requests need no thread of their own.
+        for _ in 0..100 {
+            fs::metadata(&other).expect("stat");
+        }
+    }
+    m.fs.gate.open();
+    for thread in blocked {
+        join("a blocked read ends", thread).expect("read");
+    }
+    fs::metadata(&other).expect("stat");
+}
+
+fn hundreds_of_blocked_readers_do_not_keep_a_mount() {
+    if no_fuse() {
+        return;
+    }
+    let mut m = Mounted::new(uncached(), Config::default());
+    // More than the slots of a ring, too.
+    let blocked = block(&m, 700);
+    until("as many run as may", || m.fs.gate.waiting.load(Ordering::Relaxed) >= 255);
+    assert!(matches!(m.handle.unmount(), Err(MountError::Busy(_))));
+    m.handle.shutdown(Duration::from_millis(200)).expect("shutdown");
+    m.ended();
+    for thread in blocked {
+        join("a reader ends", thread).expect_err("the connection is cut");
+    }
+    assert_eq!(m.handle.readers(), 0, "no thread is left");
 }
 
 fn at_the_limit_interrupts_still_arrive_and_nothing_is_lost() {

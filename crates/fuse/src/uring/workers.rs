@@ -11,6 +11,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// How long an unneeded worker sleeps before it ends.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -25,6 +26,8 @@ pub(crate) trait Work: Send + 'static {
 pub(crate) struct Workers<W> {
     state: Mutex<State<W>>,
     max: usize,
+    /// Where workers may run. A thread that starts one may be kept on one CPU.
+    cpus: Option<CpuSet>,
 }
 
 struct State<W> {
@@ -45,7 +48,8 @@ impl<W: Work> Workers<W> {
     pub(crate) fn new(max: usize) -> Arc<Self> {
         let (queue, sleeping) = (VecDeque::new(), Vec::new());
         let state = State { queue, sleeping, live: 0, threads: 0, ended: false };
-        Arc::new(Self { state: Mutex::new(state), max: max.max(1) })
+        let cpus = sched_getaffinity(None).ok();
+        Arc::new(Self { state: Mutex::new(state), max: max.max(1), cpus })
     }
 
     /// Has it done by a worker.
@@ -69,6 +73,9 @@ impl<W: Work> Workers<W> {
         let span = tracing::Span::current();
         let spawned = thread::Builder::new().name("fuse-worker".into()).spawn(move || {
             let _span = span.enter();
+            if let Some(cpus) = &this.cpus {
+                let _ = sched_setaffinity(None, cpus);
+            }
             this.run();
             this.state.lock().threads -= 1;
         });

@@ -135,17 +135,8 @@ fn of_hundreds_of_blocked_readers_none_is_lost() {
     }
     let m = Mounted::new(uncached(), Config::default());
     let other = write(&m, "other", "content");
-    for _ in 0..200 {
-        fs::metadata(&other).expect("stat");
-    }
     let blocked = block(&m, 400);
     until("as many run as may", || m.fs.gate.waiting.load(Ordering::Relaxed) >= 255);
-    if rig::over_rings() {
-        // Quick requests need no thread of their own.
-        for _ in 0..100 {
-            fs::metadata(&other).expect("stat");
-        }
-    }
     m.fs.gate.open();
     for thread in blocked {
         join("a blocked read ends", thread).expect("read");

@@ -70,10 +70,10 @@ pub(crate) struct Job {
 
 impl Work for Job {
     fn work(self) -> bool {
-        let begun = Pace::begin(self.kind);
+        let begun = self.core.pace.begin(self.kind, true);
         let started = Instant::now();
         let (ours, answered) = self.core.run(&self.slot, &self.call, &self.arrived);
-        self.core.pace.end(&begun, started.elapsed());
+        self.core.pace.end(begun, started.elapsed());
         if answered {
             self.ring.finish(self.slot.answered(self.call.unique));
         }
@@ -231,7 +231,7 @@ impl Core {
             self.workers.push(Job { core, ring, slot, call, arrived, kind });
             return;
         }
-        let begun = Pace::begin(kind);
+        let begun = self.pace.begin(kind, false);
         let started = Instant::now();
         ring.runs();
         if !self.looks.load(Ordering::SeqCst) {
@@ -240,7 +240,7 @@ impl Core {
         let (ours, answered) = self.run(&slot, &call, &arrived);
         let took = started.elapsed();
         let leads = ring.ran(me);
-        self.pace.end(&begun, took);
+        self.pace.end(begun, took);
         if answered {
             ring.commit(slot.answered(call.unique), me);
         }

@@ -4,15 +4,17 @@
 //! the thread of a ring seldom runs one that waits.
 
 use std::{
-    sync::atomic::{AtomicU32, Ordering},
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
     time::Duration,
 };
 
 use crate::abi::opcode;
 
-/// A run that takes longer is not quick.
+/// The next run after one that takes longer is measured exactly.
 const QUICK: Duration = Duration::from_micros(30);
-/// Requests with at least so many bytes of data take time without waiting.
+/// A run that takes longer is not quick, even if it does not wait.
+const LONG: Duration = Duration::from_millis(1);
+/// Requests with at least so many bytes of data are kinds of their own.
 const LARGE: u32 = 32 << 10;
 /// Kinds: operations, and those with much data.
 const KINDS: usize = 128;
@@ -24,7 +26,15 @@ const LIMIT: u32 = WHOLE / 4;
 const WEIGHT: u32 = 16;
 
 /// What is known of each kind of request.
-pub(crate) struct Pace([AtomicU32; KINDS]);
+pub(crate) struct Pace([Known; KINDS]);
+
+#[derive(Default)]
+struct Known {
+    /// The part of runs that were not quick.
+    slow: AtomicU32,
+    /// Whether the next run is measured exactly.
+    exact: AtomicBool,
+}
 
 /// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,52 +46,60 @@ impl Kind {
         let large = matches!(operation, opcode::READ | opcode::WRITE) && size >= LARGE;
         Self((operation as usize).min(KINDS / 2 - 1) + if large { KINDS / 2 } else { 0 })
     }
-
-    /// Whether it takes time without waiting.
-    fn is_large(self) -> bool {
-        self.0 >= KINDS / 2
-    }
 }
 
 impl Pace {
     pub(crate) fn new() -> Self {
-        Self(std::array::from_fn(|_| AtomicU32::new(WHOLE)))
+        Self(std::array::from_fn(|_| Known { slow: WHOLE.into(), ..Known::default() }))
     }
 
     /// Whether a request of this kind may wait.
     pub(crate) fn may_wait(&self, kind: Kind) -> bool {
-        self.0[kind.0].load(Ordering::Relaxed) > LIMIT
+        self.0[kind.0].slow.load(Ordering::Relaxed) > LIMIT
     }
 
-    /// A run of this kind begins.
-    pub(crate) fn begin(kind: Kind) -> Begun {
-        let waits = if kind.is_large() { waits() } else { 0 };
-        Begun { kind, waits }
+    /// A run of this kind begins on this thread. `exactly` costs a system call at its begin and one
+    /// at its end.
+    pub(crate) fn begin(&self, kind: Kind, exactly: bool) -> Begun {
+        let exactly = exactly || self.0[kind.0].exact.load(Ordering::Relaxed);
+        Begun { kind, waits: exactly.then(waits) }
     }
 
     /// A run has ended after `took`.
-    pub(crate) fn end(&self, begun: &Begun, took: Duration) {
-        let quick = if begun.kind.is_large() { waits() == begun.waits } else { took <= QUICK };
-        let part = &self.0[begun.kind.0];
-        let before = part.load(Ordering::Relaxed);
+    pub(crate) fn end(&self, begun: Begun, took: Duration) {
+        let known = &self.0[begun.kind.0];
+        let quick = match begun.waits {
+            None if took > QUICK => {
+                // It waited, or other threads ran on this CPU.
+                known.exact.store(true, Ordering::Relaxed);
+                return;
+            }
+            None => true,
+            Some(before) => {
+                known.exact.store(false, Ordering::Relaxed);
+                took <= LONG && waits() == before
+            }
+        };
+        let before = known.slow.load(Ordering::Relaxed);
         let now = if quick { before - before.div_ceil(WEIGHT) } else { before + (WHOLE - before) / WEIGHT };
         // Another thread may do the same: then one run is not counted.
         if now != before {
-            part.store(now, Ordering::Relaxed);
+            known.slow.store(now, Ordering::Relaxed);
         }
     }
 
     /// A run waited for long: its kind may wait.
     pub(crate) fn waited(&self, kind: Kind) {
-        self.0[kind.0].store(WHOLE, Ordering::Relaxed);
+        self.0[kind.0].slow.store(WHOLE, Ordering::Relaxed);
     }
 }
 
 /// A run that began.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Begun {
-    pub(crate) kind: Kind,
-    waits: i64,
+    kind: Kind,
+    /// How often the thread had waited, if the run is measured exactly.
+    waits: Option<i64>,
 }
 
 /// How often the calling thread has waited.
@@ -99,29 +117,43 @@ fn waits() -> i64 {
 mod tests {
     use super::*;
 
+    fn run(pace: &Pace, kind: Kind, exactly: bool, work: impl FnOnce() -> Duration) {
+        let begun = pace.begin(kind, exactly);
+        let took = work();
+        pace.end(begun, took);
+    }
+
+    fn wait() -> Duration {
+        std::thread::park_timeout(Duration::from_micros(1));
+        Duration::from_micros(50)
+    }
+
     #[test]
     fn a_kind_may_wait_until_enough_runs_were_quick() {
         let pace = Pace::new();
         let kind = Kind::new(opcode::GETATTR, 0);
-        let run = |took| pace.end(&Pace::begin(kind), took);
+        let quick = || Duration::from_micros(3);
         assert!(pace.may_wait(kind));
-        (0..WEIGHT * 2).for_each(|_| run(Duration::from_micros(3)));
+        (0..WEIGHT * 2).for_each(|_| run(&pace, kind, true, quick));
         assert!(!pace.may_wait(kind) && pace.may_wait(Kind::new(opcode::LOOKUP, 0)));
-        run(Duration::from_millis(2));
+        run(&pace, kind, false, wait);
         assert!(!pace.may_wait(kind), "one of many");
-        (0..WEIGHT).for_each(|_| run(Duration::from_millis(2)));
+        (0..WEIGHT).for_each(|_| run(&pace, kind, false, wait));
         assert!(pace.may_wait(kind));
-        (0..WEIGHT * 2).for_each(|_| run(Duration::from_micros(3)));
+        (0..WEIGHT * 2).for_each(|_| run(&pace, kind, false, quick));
+        assert!(!pace.may_wait(kind));
         pace.waited(kind);
         assert!(pace.may_wait(kind));
     }
 
     #[test]
-    fn much_data_takes_time_without_waiting() {
+    fn time_of_others_does_not_count() {
         let pace = Pace::new();
         let large = Kind::new(opcode::READ, 1 << 20);
         assert_ne!(large, Kind::new(opcode::READ, 4096));
-        (0..WEIGHT * 2).for_each(|_| pace.end(&Pace::begin(large), Duration::from_millis(1)));
+        (0..WEIGHT * 4).for_each(|_| run(&pace, large, false, || Duration::from_micros(200)));
         assert!(!pace.may_wait(large));
+        (0..WEIGHT).for_each(|_| run(&pace, large, true, || Duration::from_millis(2)));
+        assert!(pace.may_wait(large), "it keeps the ring from others");
     }
 }

@@ -164,6 +164,7 @@ impl Worker {
     /// Does one operation; `false` after the last one.
     fn step(&mut self) -> io::Result<bool> {
         let number = self.done;
+        let place = number % (FILE / LARGE) as u64 * LARGE as u64;
         match self.work {
             Work::Stat => drop(fs::metadata(self.folder.join("file"))?),
             Work::Open => drop(File::open(self.folder.join("file"))?),
@@ -177,14 +178,10 @@ impl Worker {
                 let at = self.random % (FILE / SMALL) as u64 * SMALL as u64;
                 self.file.read_exact_at(&mut self.buffer, at)?;
             }
-            Work::ReadLarge => self.file.read_exact_at(&mut self.buffer, self.place())?,
-            Work::WriteLarge => self.file.write_all_at(&self.buffer, self.place())?,
+            Work::ReadLarge => self.file.read_exact_at(&mut self.buffer, place)?,
+            Work::WriteLarge => self.file.write_all_at(&self.buffer, place)?,
         }
         self.done += 1;
         Ok(true)
-    }
-
-    fn place(&self) -> u64 {
-        self.done % (FILE / LARGE) as u64 * LARGE as u64
     }
 }

@@ -15,8 +15,8 @@
 //! | `session`, `connection`, `notify` | life of a mount, state for a successor, notifications |
 //!
 //! What must stay true: no request is left without an answer, and no application hangs for longer
-//! than the deadline. Everything from `decode` to `interrupt` knows no transport; each transport has
-//! its own `call::Channel` and threads.
+//! than the deadline. Everything from `decode` to `interrupt` knows no transport; each transport
+//! has its own `call::Channel` and threads.
 
 mod abi;
 mod adapter;

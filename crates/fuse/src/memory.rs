@@ -1,9 +1,9 @@
 //! Memory that the kernel writes requests into and reads answers from.
 //!
-//! What must stay true: the kernel has the address of one mapping, and handlers use a second mapping
-//! of the same pages. If a request is answered while its handler still runs, the first mapping gets
-//! new pages, and the handler keeps the old ones. So a late handler neither sees nor changes the next
-//! request.
+//! What must stay true: the kernel has the address of one mapping, and handlers use a second
+//! mapping of the same pages. If a request is answered while its handler still runs, the first
+//! mapping gets new pages, and the handler keeps the old ones. So a late handler neither sees nor
+//! changes the next request.
 
 #![allow(unsafe_code)]
 
@@ -37,15 +37,16 @@ impl Mapping {
 
     /// The same pages at another address.
     pub(crate) fn again(&self) -> io::Result<Self> {
-        // SAFETY: an old length of 0 leaves this mapping as it is. The kernel chooses an address where
-        // nothing is.
+        // SAFETY: an old length of 0 leaves this mapping as it is. The kernel chooses an address
+        // where nothing is.
         let address = unsafe { libc::mremap(self.address().cast(), 0, self.length, libc::MREMAP_MAYMOVE) };
         Self::at(address, self.length)
     }
 
     /// Puts new pages at this address. Mappings of the old pages keep them.
     pub(crate) fn renew(&self) -> io::Result<()> {
-        // SAFETY: the range is this mapping, and no reference into it exists: handlers use another one.
+        // SAFETY: the range is this mapping, and no reference into it exists: handlers use another
+        // one.
         let address = unsafe { map(self.address().cast(), self.length, libc::MAP_FIXED) };
         if address == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
     }

@@ -276,7 +276,8 @@ impl Readers {
         })
     }
 
-    /// From now on, only forgotten inodes, interrupts and the end of the mount come from the device.
+    /// From now on, only forgotten inodes, interrupts and the end of the mount come from the
+    /// device.
     pub(crate) fn beside_rings(&self) {
         self.beside_rings.store(true, Ordering::Relaxed);
     }

@@ -1,7 +1,7 @@
 //! What a file system answers, and how that becomes the bytes of a reply.
 //!
-//! What must stay true: file data is not copied for `/dev/fuse`: `writev` reads the buffers that the
-//! file system returned. For a ring it is copied once, into the ring's memory.
+//! What must stay true: file data is not copied for `/dev/fuse`: `writev` reads the buffers that
+//! the file system returned. For a ring it is copied once, into the ring's memory.
 
 use std::time::Duration;
 
@@ -128,8 +128,8 @@ pub struct Statfs {
     pub namelen: u32,
 }
 
-/// The bytes of a READ. What is pushed is sent as it is, without a copy, except into the memory of a
-/// ring.
+/// The bytes of a READ. What is pushed is sent as it is, without a copy, except into the memory of
+/// a ring.
 #[derive(Debug)]
 pub struct ReadBuffer {
     room: Option<Room>,

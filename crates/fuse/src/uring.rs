@@ -1,9 +1,9 @@
 //! The transport over io_uring: a ring for each CPU, and a thread on that CPU.
 //!
-//! What must stay true: the kernel holds back all requests of a mount that agreed to rings, until each
-//! ring takes some. If one of them fails at the start, the kernel is told so, and all requests come
-//! from `/dev/fuse`. A request of a ring has no other way to its answer: if the process dies, its
-//! caller waits until the connection is aborted.
+//! What must stay true: the kernel holds back all requests of a mount that agreed to rings, until
+//! each ring takes some. If one of them fails at the start, the kernel is told so, and all requests
+//! come from `/dev/fuse`. A request of a ring has no other way to its answer: if the process dies,
+//! its caller waits until the connection is aborted.
 
 mod cpus;
 mod finished;

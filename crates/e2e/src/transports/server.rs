@@ -15,7 +15,7 @@ use tempfile::TempDir;
 pub(super) struct Server {
     process: Child,
     point: PathBuf,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 /// Two file systems over one transport.
@@ -53,7 +53,7 @@ impl Server {
             .stderr(log)
             .spawn()
             .with_context(|| format!("cannot start {}", program.display()))?;
-        let mut server = Self { process, point, _folder: folder };
+        let mut server = Self { process, point, folder };
         let mut died = false;
         rig::until("the file system in memory", Duration::from_secs(20), || {
             died = server.process.try_wait().ok().flatten().is_some();
@@ -62,7 +62,7 @@ impl Server {
         ensure!(!died, "{} ended at once", program.display());
         // The first request is answered after the transport has begun.
         fs::metadata(&server.point).context("the file system does not answer")?;
-        let said = fs::read_to_string(server._folder.path().join("log"))?;
+        let said = fs::read_to_string(server.folder.path().join("log"))?;
         let rings = said.contains("requests come through io_uring");
         ensure!(rings == options.contains("io_uring"), "the file system does not use io_uring:\n{said}");
         Ok(server)
@@ -79,7 +79,8 @@ impl Server {
     }
 }
 
-/// Time of the processor that a thread has used, in nanoseconds: `task` is its directory in `/proc`.
+/// Time of the processor that a thread has used, in nanoseconds: `task` is its directory in
+/// `/proc`.
 pub(super) fn used(task: &Path) -> u64 {
     let text = fs::read_to_string(task.join("schedstat")).unwrap_or_default();
     text.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(0)

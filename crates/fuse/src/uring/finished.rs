@@ -1,7 +1,7 @@
 //! Answers that were given on other threads than the one that serves the ring.
 //!
-//! What must stay true: the thread that serves the ring either sees an answer before it waits, or is
-//! woken.
+//! What must stay true: the thread that serves the ring either sees an answer before it waits, or
+//! is woken.
 
 use std::{
     io,

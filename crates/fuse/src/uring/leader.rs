@@ -1,7 +1,7 @@
 //! The threads that serve the rings.
 //!
-//! What must stay true: a request that waits never stops its ring. What may wait is run by a worker.
-//! If the leading thread of a ring waits nevertheless, another thread leads from then on.
+//! What must stay true: a request that waits never stops its ring. What may wait is run by a
+//! worker. If the leading thread of a ring waits nevertheless, another thread leads from then on.
 
 use std::{
     sync::{

@@ -1,7 +1,7 @@
 //! Which requests are answered at once, and which may wait.
 //!
-//! What must stay true: a request counts as one that may wait until enough of its kind were quick. So
-//! the thread of a ring seldom runs one that waits.
+//! What must stay true: a request counts as one that may wait until enough of its kind were quick.
+//! So the thread of a ring seldom runs one that waits.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU32, Ordering},

@@ -1,8 +1,8 @@
 //! One ring: the requests of one CPU.
 //!
 //! What must stay true: only the leading thread gives commands to the ring and takes requests from
-//! it. The kernel copies a request on the thread that gave it the slot. So such a thread must not end
-//! before the ring does, or before another thread has given its slots to the kernel again.
+//! it. The kernel copies a request on the thread that gave it the slot. So such a thread must not
+//! end before the ring does, or before another thread has given its slots to the kernel again.
 
 #![allow(unsafe_code)]
 
@@ -69,8 +69,8 @@ pub(crate) enum Next {
 }
 
 impl Ring {
-    /// A ring with `depth` slots for payloads of `payload` bytes. A ring cannot get more later: what
-    /// waits for a slot in the kernel would not see them.
+    /// A ring with `depth` slots for payloads of `payload` bytes. A ring cannot get more later:
+    /// what waits for a slot in the kernel would not see them.
     pub(crate) fn new(cpu: u16, calls: &Arc<Calls>, payload: usize, depth: usize) -> io::Result<Self> {
         let depth = depth.max(1);
         let ring = IoUring::<squeue::Entry128, cqueue::Entry>::builder()
@@ -189,8 +189,8 @@ impl Ring {
         self.push(&poll.into())
     }
 
-    /// Gives a slot with an answer to the kernel at the next submission. If another thread leads now,
-    /// that does it.
+    /// Gives a slot with an answer to the kernel at the next submission. If another thread leads
+    /// now, that does it.
     pub(crate) fn commit(&self, answered: Answered, me: u64) {
         let state = self.state.lock();
         if state.leader == me {
@@ -217,8 +217,8 @@ impl Ring {
 
     fn push(&self, entry: &squeue::Entry128) -> io::Result<()> {
         loop {
-            // SAFETY: only the leader uses the queue, under the lock. What the commands point to is the
-            // memory of slots, which lives as long as the ring, or is submitted before it ends.
+            // SAFETY: only the leader uses the queue, under the lock. What the commands point to is
+            // the memory of slots, which lives as long as the ring, or is submitted before it ends.
             let pushed = unsafe { self.ring.submission_shared().push(entry) };
             match pushed {
                 Ok(()) => return Ok(()),

@@ -1,7 +1,7 @@
 //! Callers that have a signal, and whose requests were not interrupted.
 //!
-//! A kernel forgets to send the interrupt if the signal came before the request was put into the ring
-//! (seen up to Linux 6.18).
+//! A kernel forgets to send the interrupt if the signal came before the request was put into the
+//! ring (seen up to Linux 6.18).
 
 use std::fs;
 

@@ -1,8 +1,8 @@
 //! A slot of a ring: memory for one request and its answer.
 //!
-//! What must stay true: the kernel gets a slot back only when no handler reads or writes its memory,
-//! or with new pages. The answer of the thread that runs the handler goes to the kernel after the
-//! handler has returned.
+//! What must stay true: the kernel gets a slot back only when no handler reads or writes its
+//! memory, or with new pages. The answer of the thread that runs the handler goes to the kernel
+//! after the handler has returned.
 
 #![allow(unsafe_code)]
 

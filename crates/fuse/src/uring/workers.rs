@@ -67,7 +67,8 @@ impl<W: Work> Workers<W> {
         }
     }
 
-    /// Starts a worker for what is queued. Without any worker, what is queued waits for the next try.
+    /// Starts a worker for what is queued. Without any worker, what is queued waits for the next
+    /// try.
     fn add(self: &Arc<Self>, state: &mut State<W>) {
         let this = Arc::clone(self);
         let span = tracing::Span::current();

@@ -166,7 +166,9 @@ impl Worker {
         let number = self.done;
         let place = number % (FILE / LARGE) as u64 * LARGE as u64;
         match self.work {
-            Work::Stat => drop(fs::metadata(self.folder.join("file"))?),
+            Work::Stat => {
+                fs::metadata(self.folder.join("file"))?;
+            }
             Work::Open => drop(File::open(self.folder.join("file"))?),
             Work::Create => drop(File::create(self.name(number))?),
             Work::Unlink if number == self.prepared => return Ok(false),

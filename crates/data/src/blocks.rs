@@ -36,6 +36,8 @@ use crate::{
     stats::Stats,
 };
 
+/// Share of the buffer size for buffers that are kept while nobody uses them.
+const IDLE_SHARE: u64 = 8;
 /// How often a block with wrong bytes is fetched before it counts as damaged.
 const TRIES_DAMAGED: u32 = 3;
 /// Pauses between tries of an upload: the first one, doubling up to the last.
@@ -104,7 +106,7 @@ impl BlockStore {
             layout: Layout { block_size: config.block_size, hash_prefix: config.hash_prefix },
             stats,
             budget: Budget::new(
-                config.buffer_size,
+                config.buffer_size - sluice_object::keep_idle(config.buffer_size / IDLE_SHARE),
                 disk.as_ref().map(|disk| disk.queued()).unwrap_or_default(),
             ),
             synced: config.sync_store.then(|| Arc::clone(&store)),

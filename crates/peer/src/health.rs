@@ -81,9 +81,9 @@ impl Health {
         }
     }
 
-    /// Whether it began an answer since, or was connected to.
-    pub(crate) fn was_heard_since(&self, then: Instant) -> bool {
-        self.heard > then
+    /// Whether it began an answer, or was connected to, less than `time` ago.
+    pub(crate) fn was_heard_within(&self, time: Duration, now: Instant) -> bool {
+        now.duration_since(self.heard) < time
     }
 
     /// It began an answer, or was connected to.

@@ -61,8 +61,8 @@ fn read_all(mount: &Path) {
     }
 }
 
-/// `status --more` shows what each member served. A member says where its metrics are with its first
-/// heartbeat.
+/// `status --more` shows what each member served. A member says where its metrics are with its
+/// first heartbeat.
 fn hit_rates_are_shown(volume: &Volume, members: usize) {
     until("the members say where their metrics are", || {
         let status = ok(&["status", "--more", &volume.meta]);

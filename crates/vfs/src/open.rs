@@ -46,6 +46,8 @@ pub struct Opened {
     pub direct: bool,
     /// Whether it lies in the trash. A caller that opened it by another name has a stale name.
     pub trashed: bool,
+    /// The attributes with which a file was opened.
+    pub attr: Option<Attr>,
 }
 
 /// A file that is being opened. If this is dropped, the file is not open.
@@ -271,7 +273,8 @@ impl Vfs {
             journal.opened(fh, ino, flags, interrupt.asked().map_or(0, |asked| asked.unique));
         }
         // Without a flush, the server would not release the record locks at a close.
-        Opened { fh, keep_cache, no_flush: false, direct: false, trashed: attr.parent.is_trash_hour() }
+        let (trashed, attr) = (attr.parent.is_trash_hour(), Some(*attr));
+        Opened { fh, keep_cache, no_flush: false, direct: false, trashed, attr }
     }
 
     /// Opens a file that this client made.

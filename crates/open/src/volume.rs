@@ -1,6 +1,7 @@
 //! Opens a whole volume for a program.
 //!
-//! What must stay true: programs that open a volume with the same options share it.
+//! What must stay true: callers in one process that open a volume with the same URL and options
+//! share it.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 

@@ -50,7 +50,7 @@ const PAUSE_PER_MEMBER: Duration = Duration::from_millis(10);
 /// Time after which a member reads the whole list although its version is the same: then members
 /// are gone whose sessions expired without anybody noticing.
 const WHOLE: Duration = Duration::from_mins(10);
-/// Members that hear of a new list at once. The others learn of it by what they ask.
+/// Members that are notified of a new list. The others learn of it from the answers that they get.
 const NOTIFIED: usize = 16;
 /// What an answer may cost if there is no other member to compare with.
 const SLOWEST: Duration = Duration::from_secs(1);

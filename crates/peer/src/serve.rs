@@ -1,9 +1,9 @@
 //! The server side of a member.
 //!
-//! What must stay true: before a client has proved that it knows the key, it uses only little
-//! memory, and for at most [`HANDSHAKE`](crate::auth::HANDSHAKE), and the clients of one address do
-//! not keep out those of another. If a client does not receive its answers, no more requests are
-//! read from it. The memory of all waiting answers is limited.
+//! What must stay true: an unauthenticated client uses little memory, for at most
+//! [`HANDSHAKE`](crate::auth::HANDSHAKE). Clients of one address cannot block clients of another
+//! address. If a client does not receive its answers, no more requests are read from it. The memory
+//! of all waiting answers is limited.
 
 use std::{
     io,
@@ -33,7 +33,7 @@ use crate::{
     tls::{self, Identity},
 };
 
-/// Clients that may be proving themselves at once.
+/// Most authentication handshakes at the same time.
 const PROVING: usize = 1024;
 /// Pause after a connection could not be accepted, as when there are too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -41,9 +41,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Limits of a member.
 #[derive(Clone, Copy, Debug)]
 pub struct ServeConfig {
-    /// Connections of other clients at once.
+    /// Most connections of other clients.
     pub connections: usize,
-    /// Bytes of blocks that are being read or sent at once.
+    /// Most bytes of blocks that are being read or sent.
     pub memory: usize,
     /// Whether connections are not encrypted (`--group-plaintext`).
     pub plaintext: bool,

@@ -1,7 +1,7 @@
 //! Waits for the object store: for a permit to send a request, and for the answer.
 //!
-//! What must stay true: a wait for a permit fails only if the store answers no request until the
-//! time limit of the wait is over. A wait for an answer ends when no caller waits any more.
+//! What must stay true: a wait for a permit fails only if the store has answered no request at all
+//! during the time limit. A wait for an answer ends when no caller waits any more.
 
 use std::{
     future::Future,

@@ -1,5 +1,5 @@
-//! A JSON dump by way of a copy: the volume is read in the order of its tables, as fast as its
-//! database returns it, into files. Then these are brought into the order of the tree.
+//! A JSON dump in two steps. First the records are read in the order of the tables, at full speed,
+//! into temporary files. Then the files are sorted into the order of the tree.
 //!
 //! What must stay true: the copy is of one moment, and the snapshot of that moment is gone before
 //! anything else is done with the copy. While a database keeps a snapshot, it keeps old versions of

@@ -1,7 +1,7 @@
 //! The newest state that each client has seen. A client must not see an older state after it.
 //!
-//! What must stay true: an answer raises the floor only to the first moment at which the answer was
-//! true. The floor is the lower bound for calls that begin after the answer.
+//! What must stay true: if an answer was true at several moments, it raises the lower bound only to
+//! the earliest of them. The bound applies to calls that begin after the answer.
 
 use std::collections::BTreeMap;
 

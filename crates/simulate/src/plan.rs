@@ -1,8 +1,8 @@
 //! What a seed decides before anything happens: the number of clients, what they do, and which
 //! faults occur.
 //!
-//! Each seed leaves out most kinds of operations and faults. So the remaining ones meet more often,
-//! and even two rare ones meet. Some themes favour combinations that are known to fail.
+//! Each seed leaves out most kinds of operations and faults. So the remaining ones occur together
+//! more often, even two rare ones. Some themes favour combinations that are known to fail.
 
 use sluice_types::Rng;
 

@@ -1,8 +1,8 @@
 //! The directories of a copy: one file of all entries, each with all that belongs to its inode, in
 //! the order of directories and names.
 //!
-//! What must stay true: no file has a name, so that nothing is left of them; and memory does not
-//! grow with the volume.
+//! What must stay true: the temporary files have no names, so nothing remains of them when the
+//! process ends. Memory does not grow with the volume.
 
 use std::{
     fs::File,

@@ -35,7 +35,7 @@ pub struct VolumeOptions {
     pub read_only: bool,
     /// The directory that is the root; empty for that of the volume.
     pub subdir: String,
-    /// Time between two signs of life.
+    /// Time between two heartbeats.
     pub heartbeat: Duration,
     /// Whether this client runs the hourly cleanup.
     pub cleaning: bool,

@@ -15,7 +15,7 @@ use crate::{
 
 /// The list. The vectors have the same order: each member, its share of the blocks, and its state.
 #[derive(Debug, Default)]
-pub(crate) struct Roster {
+pub(crate) struct MemberStates {
     pub(crate) version: u64,
     pub(crate) members: Vec<Member>,
     pub(crate) shares: Vec<Share>,
@@ -24,7 +24,7 @@ pub(crate) struct Roster {
     pub(crate) own: Option<usize>,
 }
 
-impl Roster {
+impl MemberStates {
     /// The states for another list, for the client of the name `own`; `node` makes the state of a
     /// new member.
     pub(crate) fn next(&self, mut list: Members, own: Option<&str>, node: impl Fn(&Member) -> Node) -> Self {

@@ -17,18 +17,18 @@ const EACH: usize = 128;
 
 /// How many unauthenticated connections each address has.
 #[derive(Debug, Default)]
-pub(crate) struct HalfOpen(Mutex<FxHashMap<IpAddr, usize>>);
+pub(crate) struct Unauthenticated(Mutex<FxHashMap<IpAddr, usize>>);
 
 /// One unauthenticated connection, which is counted until this is dropped.
 #[derive(Debug)]
-pub(crate) struct OneHalfOpen {
-    all: Arc<HalfOpen>,
+pub(crate) struct UnauthenticatedConnection {
+    all: Arc<Unauthenticated>,
     from: IpAddr,
 }
 
-impl HalfOpen {
+impl Unauthenticated {
     /// One more connection; `None` if its address has too many.
-    pub(crate) fn one(self: &Arc<Self>, from: IpAddr) -> Option<OneHalfOpen> {
+    pub(crate) fn one(self: &Arc<Self>, from: IpAddr) -> Option<UnauthenticatedConnection> {
         let from = subscriber(from);
         let mut addresses = self.0.lock();
         let count = addresses.entry(from).or_default();
@@ -36,11 +36,11 @@ impl HalfOpen {
             return None;
         }
         *count += 1;
-        Some(OneHalfOpen { all: Arc::clone(self), from })
+        Some(UnauthenticatedConnection { all: Arc::clone(self), from })
     }
 }
 
-impl Drop for OneHalfOpen {
+impl Drop for UnauthenticatedConnection {
     fn drop(&mut self) {
         let mut addresses = self.all.0.lock();
         if let Some(count) = addresses.get_mut(&self.from) {
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn an_address_has_its_share_and_what_ends_is_forgotten() {
-        let all = Arc::new(HalfOpen::default());
+        let all = Arc::new(Unauthenticated::default());
         let address = |text: &str| text.parse::<IpAddr>().expect("an address");
         let mut held: Vec<_> = (0..EACH).map(|_| all.one(address("10.0.0.1")).expect("room")).collect();
         assert!(all.one(address("10.0.0.1")).is_none() && all.one(address("::ffff:10.0.0.1")).is_none());

@@ -17,7 +17,7 @@ use parking_lot::{Mutex, RwLock};
 use sluice_fs::{Accounts, File, Fs};
 
 use crate::{
-    border::{Failure, Outcome},
+    ffi::{Failure, Outcome},
     listing::Listing,
 };
 

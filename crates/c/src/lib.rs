@@ -21,7 +21,7 @@
 
 mod acls;
 mod attrs;
-mod border;
+mod ffi;
 mod files;
 mod handles;
 mod listing;

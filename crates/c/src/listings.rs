@@ -5,7 +5,7 @@ use std::{ffi::c_char, sync::Arc};
 use parking_lot::Mutex;
 
 use crate::{
-    border::{number, status},
+    ffi::{number, status},
     handles::{self, Handle},
     listing::Listing,
     memory::{put, text},

@@ -5,7 +5,7 @@ use std::ffi::c_char;
 use sluice_fs::RenameMode;
 
 use crate::{
-    border::{Failure, number, status},
+    ffi::{Failure, number, status},
     handles,
     memory::{put_bytes, text},
 };

@@ -5,7 +5,7 @@ use std::ffi::c_char;
 use sluice_fs::{Acl, AclEntry, AclRule};
 
 use crate::{
-    ffi::{Failure, Outcome, number, status},
+    border::{Failure, Outcome, number, status},
     handles,
     memory::{text, values, write_values},
     structs::SluiceAclEntry,

@@ -5,7 +5,7 @@ use std::ffi::c_char;
 use sluice_fs::{Access, SetTime, Time};
 
 use crate::{
-    ffi::{Failure, Outcome, status},
+    border::{Failure, Outcome, status},
     handles,
     memory::{put, text, values},
     structs::{SluiceStat, SluiceTime},

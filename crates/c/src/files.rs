@@ -7,7 +7,7 @@ use std::{ffi::c_char, sync::Arc};
 use sluice_fs::OpenOptions;
 
 use crate::{
-    ffi::{Failure, Outcome, number, status},
+    border::{Failure, Outcome, number, status},
     handles::{self, Handle},
     memory::{bytes_out, put, text, values},
     structs::SluiceStat,

@@ -17,7 +17,7 @@ use parking_lot::{Mutex, RwLock};
 use sluice_fs::{Accounts, File, Fs};
 
 use crate::{
-    ffi::{Failure, Outcome},
+    border::{Failure, Outcome},
     listing::Listing,
 };
 

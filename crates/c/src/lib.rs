@@ -3,7 +3,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `ffi` | the boundary between C and Rust: results, the last error, panics |
+//! | `border` | the boundary between C and Rust: results, the last error, panics |
 //! | `memory` | the memory of the caller; the one place that trusts it |
 //! | `handles`, `listing` | the objects behind handle numbers |
 //! | `options` | how a volume is opened, as text |
@@ -21,7 +21,7 @@
 
 mod acls;
 mod attrs;
-mod ffi;
+mod border;
 mod files;
 mod handles;
 mod listing;

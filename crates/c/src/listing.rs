@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use sluice_fs::{Cursor, Fs, Item};
 
-use crate::ffi::Outcome;
+use crate::border::Outcome;
 
 /// Names that are read at once.
 const PAGE: usize = 1024;

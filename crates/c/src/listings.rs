@@ -5,7 +5,7 @@ use std::{ffi::c_char, sync::Arc};
 use parking_lot::Mutex;
 
 use crate::{
-    ffi::{number, status},
+    border::{number, status},
     handles::{self, Handle},
     listing::Listing,
     memory::{put, text},

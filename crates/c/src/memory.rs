@@ -10,7 +10,7 @@ use std::{
     ptr, slice,
 };
 
-use crate::ffi::{Failure, Outcome};
+use crate::border::{Failure, Outcome};
 
 /// A text that ends in NUL, for as long as the call runs.
 pub(crate) fn text<'a>(pointer: *const c_char) -> Outcome<&'a [u8]> {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use sluice_fs::{Accounts, Superusers, User};
 use sluice_open::{VolumeOptions, parse_flag};
 
-use crate::ffi::{Failure, Outcome};
+use crate::border::{Failure, Outcome};
 
 /// What a program wants to open.
 pub(crate) struct Wanted {

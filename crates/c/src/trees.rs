@@ -5,7 +5,7 @@ use std::ffi::c_char;
 use sluice_fs::Clone as CloneHow;
 
 use crate::{
-    ffi::{Outcome, number, status},
+    border::{Outcome, number, status},
     handles,
     memory::{put, text, values},
     structs::SluiceSummary,

@@ -8,7 +8,7 @@ use std::{
 use sluice_fs::{Superusers, User};
 
 use crate::{
-    ffi::{last_message, number, status},
+    border::{last_message, number, status},
     handles::{self, Handle, View},
     memory::{put, put_bytes, utf8, values},
     options,
@@ -105,7 +105,7 @@ pub extern "C" fn sluice_as_name(
     })
 }
 
-fn view_as(volume: i64, user: &User) -> crate::ffi::Outcome<u64> {
+fn view_as(volume: i64, user: &User) -> crate::border::Outcome<u64> {
     let view = handles::view(volume)?;
     let accounts = Arc::clone(&view.accounts);
     Ok(handles::add(Handle::View(Arc::new(View { fs: view.fs.volume().fs(user), accounts }))))

@@ -5,7 +5,7 @@ use std::ffi::c_char;
 use sluice_fs::XattrMode;
 
 use crate::{
-    ffi::{Failure, number, status},
+    border::{Failure, number, status},
     handles,
     memory::{put_bytes, text, values},
 };

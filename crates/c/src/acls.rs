@@ -11,9 +11,9 @@ use crate::{
     structs::SluiceAclEntry,
 };
 
-/// Which ACL: who may do what.
+/// Which ACL: the one that decides who may do what.
 pub const SLUICE_ACL_ACCESS: u32 = 0;
-/// Which ACL: what children of a directory inherit.
+/// Which ACL: the one that new children of a directory inherit.
 pub const SLUICE_ACL_DEFAULT: u32 = 1;
 
 /// An entry for the owner.

@@ -11,11 +11,11 @@ use crate::{
     structs::{SluiceStat, SluiceTime},
 };
 
-/// Of the nanoseconds of a time to set: the time of the call.
+/// For the nanoseconds of a time to set: set the time of the call.
 pub const SLUICE_TIME_NOW: u32 = 0xFFFF_FFFF;
-/// Of the nanoseconds of a time to set: this time is left as it is.
+/// For the nanoseconds of a time to set: leave this time as it is.
 pub const SLUICE_TIME_OMIT: u32 = 0xFFFF_FFFE;
-/// Of sluice_chown: the owner or the group is left as it is.
+/// For sluice_chown: leave the owner or the group as it is.
 pub const SLUICE_KEEP_ID: u32 = 0xFFFF_FFFF;
 
 /// Attributes of what a path leads to.

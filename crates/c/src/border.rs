@@ -1,4 +1,4 @@
-//! How a call comes in and goes out.
+//! The boundary between C and Rust: results, the last error, and panics.
 //!
 //! What must stay true: every exported function that can fail runs inside [`number`] or [`status`].
 

@@ -1,9 +1,9 @@
 //! The memory of the caller.
 //!
-//! What must stay true: this is the only file that follows a pointer. The functions are not marked
-//! `unsafe` although they trust their pointers: only exported functions call them, with what came
-//! from C, and the header tells C what it promises. Nothing else could be checked at a call. A null
-//! pointer is an error and no crash.
+//! What must stay true: this is the only file that follows a pointer. The functions trust their
+//! pointers but are not marked `unsafe`. Only exported functions call them, with pointers that C
+//! passed. The header states what C must guarantee. A caller in Rust could check nothing more. A
+//! null pointer gives an error, not a crash.
 
 use std::{
     ffi::{CStr, c_char},

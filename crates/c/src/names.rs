@@ -10,9 +10,9 @@ use crate::{
     memory::{put_bytes, text},
 };
 
-/// Of sluice_rename: an existing new name is an error.
+/// For sluice_rename: if the new name exists, the call fails.
 pub const SLUICE_RENAME_NOREPLACE: u32 = 1;
-/// Of sluice_rename: both names are swapped.
+/// For sluice_rename: swap the two names.
 pub const SLUICE_RENAME_EXCHANGE: u32 = 2;
 
 /// Makes a directory.

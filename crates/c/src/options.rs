@@ -1,7 +1,7 @@
 //! How a volume is opened, as text: a JSON object, or lines of `name=value`.
 //!
-//! What must stay true: a name that is not known is an error. The environment of the process is not
-//! read: what it would say is an option in capital letters.
+//! What must stay true: a name that is not known is an error. Environment variables are not read. A
+//! program passes such values as options of the same names, in capital letters.
 
 use std::{collections::HashMap, fs};
 

@@ -10,9 +10,9 @@ use crate::{
     memory::{put_bytes, text, values},
 };
 
-/// Of sluice_setxattr: an existing attribute is an error.
+/// For sluice_setxattr: if the attribute exists, the call fails.
 pub const SLUICE_XATTR_CREATE: i32 = 1;
-/// Of sluice_setxattr: that there is none is an error.
+/// For sluice_setxattr: if the attribute does not exist, the call fails.
 pub const SLUICE_XATTR_REPLACE: i32 = 2;
 
 /// Value of an extended attribute. Returns the number of its bytes; `-ERANGE` if they do not fit.

@@ -1,7 +1,7 @@
 //! Path resolution: from a path to the directory and the node that it names.
 //!
-//! What must stay true: each directory on the way lets the caller pass, also those to which a
-//! symbolic link leads.
+//! What must stay true: the caller needs search permission for each directory of the path, also
+//! behind symbolic links.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Errors on their way to Java: `io.sluice.NativeException`, with an errno and a message.
+//! Converts errors into the Java exception `io.sluice.NativeException`.
 //!
 //! What must stay true: a panic is an exception, too.
 

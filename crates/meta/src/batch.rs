@@ -57,7 +57,7 @@ pub struct Batcher {
     notices: Notices,
     patience: Duration,
     sched: Mutex<Sched>,
-    /// Held while a lane finds out that others took this client for dead, so that all lanes count
+    /// Held while a lane finds out that others fenced this client, so that all lanes count
     /// that only once.
     fence: Mutex<()>,
     commit_delay: CommitDelay,

@@ -40,7 +40,7 @@ pub struct Meta {
     pub(crate) beater: Mutex<Option<PeriodicThread>>,
     pub(crate) expiry: Expiry,
     pub(crate) info: Mutex<SessionInfo>,
-    /// Its membership in a cache group, and how often it was taken for dead when it joined.
+    /// Its membership in a cache group, and how often it was fenced when it joined.
     pub(crate) membership: Mutex<Option<(Member, i64)>>,
     read_only: bool,
     taken_up: Option<TakenUp>,

@@ -1,4 +1,5 @@
-//! A pool of buffers for whole blocks. They are reused while blocks keep coming.
+//! Buffers for whole blocks, and the pool of those on the heap. It reuses a buffer while blocks
+//! keep coming. `mapped` is the pool of page-aligned memory for direct I/O.
 //!
 //! The system provides new memory page by page. To access all pages of a new buffer for the first
 //! time takes as long as to read the block into it. What must stay true: few buffers are kept, and

@@ -4,6 +4,7 @@
 //! This crate knows nothing of chunks, slices, files or metadata. Everything is asynchronous on
 //! tokio, and the caller provides the runtime.
 
+mod bucket_address;
 mod buffers;
 mod compress;
 mod config;
@@ -19,7 +20,6 @@ mod mem;
 mod missing;
 mod offload;
 mod open;
-mod place;
 pub mod positional;
 mod probe;
 mod remote;

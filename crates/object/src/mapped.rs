@@ -1,4 +1,5 @@
-//! A pool of memory for whole blocks, in huge pages where the system has them.
+//! The pool of page-aligned memory for direct I/O of whole blocks, in huge pages where the system
+//! has them. `buffers` is the pool of buffers on the heap.
 //!
 //! A disk that reads or writes a buffer itself gets one piece of memory for each page. With pages
 //! of 4 KiB, a block has 1,024 pieces, and a virtual disk spends more time on them than on the

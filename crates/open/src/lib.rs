@@ -1,8 +1,8 @@
 //! Opens volumes: the engine of a metadata URL, the object store that the settings name, and what
-//! joins them. The command line and everything else that is a program of its own stands on this.
+//! joins them. The command line and the libraries use this crate.
 //!
-//! What must stay true: this crate reads no environment. The program passes what it allows to be
-//! seen ([`Variables`]).
+//! What must stay true: this crate reads no environment variables. The program passes the variables
+//! that the crate may use ([`Variables`]).
 
 mod engines;
 mod error;

@@ -55,7 +55,7 @@ pub use index::MetaIndex;
 pub use internal::is_reserved;
 pub use invalidate::Certainty;
 pub use io::Place;
-pub use journal::{Journal, JournalError, Past};
+pub use journal::{Journal, JournalError, PreviousState};
 pub use locks::Plock;
 pub use metrics::{Families, MoreMetrics, OWN_LABELS};
 pub use names::NewNode;

@@ -1,4 +1,4 @@
-//! How often each call asks the engine. A trip more is a fault: users wait for every one of them.
+//! How many round trips each call makes. One more is a defect: the caller waits for each of them.
 
 use std::sync::Arc;
 

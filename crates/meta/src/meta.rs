@@ -325,8 +325,8 @@ impl Meta {
         self.env.opens.wait(ino, self.options.patience, interrupt)
     }
 
-    /// How many batches of this client deleted files so far. Take it before the trip that reads what
-    /// is to be opened, for [`Self::deleted_since`].
+    /// How many files this client deleted so far. Take it before the trip that reads what is to be
+    /// opened, for [`Self::deleted_since`].
     pub fn deletions(&self) -> u64 {
         self.env.opens.deletions()
     }

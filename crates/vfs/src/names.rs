@@ -175,8 +175,8 @@ impl Vfs {
     /// a directory.
     ///
     /// # Errors
-    /// [`FsError::Again`] if a directory is a guess ([`Self::guess`]), and it is wrong, or what lies
-    /// below it has to be counted first.
+    /// [`FsError::Again`] if a directory is a guess ([`Self::guess`]), and it is wrong, or what
+    /// lies below it has to be counted first.
     pub fn rename(
         &self,
         caller: &Caller,

@@ -79,8 +79,8 @@ impl Vfs {
         Ok(self.opened(opening, &attr, flags, interrupt))
     }
 
-    /// Opens what [`Self::walk_to_open`] found. No trip, but for one if this client changed the file
-    /// meanwhile, and two with `O_TRUNC`.
+    /// Opens what [`Self::walk_to_open`] found. No trip, but for one if this client changed the
+    /// file meanwhile, and two with `O_TRUNC`.
     pub fn open_found(
         &self,
         caller: &Caller,
@@ -92,7 +92,7 @@ impl Vfs {
         self.meta.register_open(ino);
         let opening = Opening { vfs: self, file: self.cache().opened_later(ino, found.asked), done: false };
         self.meta.await_removal(ino, interrupt)?;
-        // Whatever ended before the file was entered is seen here, and all else by the entered file.
+        // What ended before the file was entered is seen here, all else by the entered file.
         let changed =
             self.meta.deleted_since(ino, found.deletions) || self.cache().changed_since(ino, found.asked);
         let known = if changed { None } else { self.cache().learn(ino, found.attr, found.asked) };

@@ -43,6 +43,11 @@ pub struct Dir {
 }
 
 impl Dir {
+    /// Its inode.
+    pub fn ino(&self) -> Ino {
+        self.ino
+    }
+
     /// Whether the call that gets it has to find out whether it is the right one.
     pub(crate) fn is_guess(&self) -> bool {
         self.way.is_some()
@@ -65,6 +70,13 @@ pub struct Found {
     pub(crate) deletions: u64,
 }
 
+impl Found {
+    /// Its inode.
+    pub fn ino(&self) -> Ino {
+        self.ino
+    }
+}
+
 impl Vfs {
     /// The directory to which names probably lead from `dir`, for a call that changes one of its
     /// names and finds out itself whether they do: that saves the trip of [`Self::walk`]. `None` if
@@ -74,8 +86,11 @@ impl Vfs {
         if self.internals.is_reserved(self.root(), dir, first) {
             return None;
         }
-        let guesses = self.guesses(dir, names);
-        let way = Way::new(Walk { dir, names: names.to_vec(), guesses, caller: caller.clone() })?;
+        let steps: Vec<(Name, Ino)> = names.iter().cloned().zip(self.guesses(dir, names)).collect();
+        if steps.len() < names.len() {
+            return None;
+        }
+        let way = Way { dir, steps, caller: caller.clone() };
         Some(Dir { ino: way.end(), way: Some(way) })
     }
 
@@ -98,7 +113,8 @@ impl Vfs {
         op: O,
         interrupt: &Interrupt,
     ) -> FsResult<O::Out> {
-        let ways: Vec<Way> = dirs.into_iter().filter_map(|dir| dir.way).collect();
+        let mut ways: Vec<Way> = dirs.into_iter().filter_map(|dir| dir.way).collect();
+        ways.dedup();
         if ways.is_empty() {
             return self.meta.run(op, interrupt);
         }
@@ -136,8 +152,8 @@ impl Vfs {
         Ok(walked)
     }
 
-    /// As [`Self::walk`], to open what all names together lead to: that comes, too, if it is a file.
-    /// The attributes lack what this client did not store yet.
+    /// As [`Self::walk`], to open what all names together lead to: that comes, too, if it is a
+    /// file. The attributes lack what this client did not store yet.
     ///
     /// # Errors
     /// Those of [`Walk`].

@@ -3,35 +3,63 @@
 //! What must stay true: the operation runs only if each way leads, now, to the directory that it
 //! works in. Otherwise nothing happens, and the caller has to follow the path first.
 
-use sluice_types::{FsError, Ino};
+use sluice_types::{Access, Caller, FsError, Ino, Name};
 
-use super::walk::Walk;
+use super::rules;
 use crate::{
     effect_log::Effect,
+    engine::Hold,
     op::{ConflictKeys, Op},
+    schema::Key,
     view::{Stop, View},
+    want::Want,
 };
 
-/// A way to a directory of an operation: to what its last guess says.
-#[derive(Clone, Debug)]
-pub struct Way(Walk);
+/// A way to a directory of an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// Where it begins.
+    pub dir: Ino,
+    /// The names that lead on, each with the directory that it probably stands for.
+    pub steps: Vec<(Name, Ino)>,
+    /// Who goes.
+    pub caller: Caller,
+}
 
 impl Way {
-    /// The way of a walk all names of which have a guess.
-    pub fn new(walk: Walk) -> Option<Self> {
-        (!walk.names.is_empty() && walk.guesses.len() == walk.names.len()).then_some(Self(walk))
-    }
-
-    /// Where it leads.
+    /// Where it probably leads.
     pub fn end(&self) -> Ino {
-        self.0.guesses.last().copied().unwrap_or(self.0.dir)
+        self.steps.last().map_or(self.dir, |(_, end)| *end)
     }
 
-    /// Fails unless it leads there.
+    /// All that is read. The guesses spare the engine to look up which node an entry names.
+    fn wants(&self) -> Vec<Want> {
+        let mut wants = Vec::with_capacity(2 * self.steps.len() + 1);
+        wants.push(Want::node(self.dir, Hold::None));
+        let mut at = self.dir;
+        for (number, (name, next)) in self.steps.iter().enumerate() {
+            wants.push(Want::get(Key::Entry(at, name.clone()), Hold::None));
+            // As the operation asks for the directory that it changes: so it is read once.
+            let last = number + 1 == self.steps.len();
+            wants.push(Want::node(*next, if last { Hold::Guard } else { Hold::None }));
+            at = *next;
+        }
+        wants
+    }
+
+    /// Fails unless it leads where it should.
     fn follow(&self, view: &mut View<'_>) -> Result<(), Stop> {
-        let walked = self.0.run(view)?;
-        let found = walked.found.iter().map(|(ino, _)| ino);
-        if found.eq(&self.0.guesses) { Ok(()) } else { Err(FsError::Again.into()) }
+        let mut attr = rules::existing(view, self.dir, Hold::None)?;
+        let mut at = self.dir;
+        for (name, next) in &self.steps {
+            rules::require(attr.is_dir(), FsError::Again)?;
+            rules::check(view, &self.caller, &attr, Access::EXEC)?;
+            let entry = view.entry(at, name, Hold::None)?;
+            rules::require(entry.is_some_and(|entry| entry.ino == *next), FsError::Again)?;
+            attr = view.node(*next, Hold::None)?.ok_or(FsError::Again)?;
+            at = *next;
+        }
+        Ok(())
     }
 }
 
@@ -58,14 +86,17 @@ impl<O: Op> Op for ByWays<O> {
     }
 
     /// # Errors
-    /// [`FsError::Again`] if a way leads elsewhere by now; those of [`Walk`], and those of the
-    /// operation.
+    /// [`FsError::Again`] if a way leads elsewhere by now, [`FsError::Access`] if the caller may
+    /// not search a directory on it; those of the operation.
     fn run(&self, view: &mut View<'_>) -> Result<O::Out, Stop> {
         let mut missing = Vec::new();
         for way in &self.ways {
             match way.follow(view) {
                 Ok(()) => {}
-                Err(Stop::More(wants)) => missing.extend(wants),
+                Err(Stop::More(next)) => match view.want(&way.wants()) {
+                    Err(Stop::More(wants)) => missing.extend(wants),
+                    _ => missing.extend(next),
+                },
                 Err(failed) => return Err(failed),
             }
         }

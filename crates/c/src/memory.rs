@@ -10,7 +10,7 @@ use std::{
     ptr, slice,
 };
 
-use crate::border::{Failure, Outcome};
+use crate::border::{Failure, Outcome, invalid};
 
 /// A text that ends in NUL, for as long as the call runs.
 pub(crate) fn text<'a>(pointer: *const c_char) -> Outcome<&'a [u8]> {
@@ -28,7 +28,7 @@ pub(crate) fn text_or_empty<'a>(pointer: *const c_char) -> Outcome<&'a [u8]> {
 
 /// A text in UTF-8.
 pub(crate) fn utf8<'a>(pointer: *const c_char) -> Outcome<&'a str> {
-    std::str::from_utf8(text_or_empty(pointer)?).map_err(|_| Failure::invalid("a text is not in UTF-8"))
+    std::str::from_utf8(text_or_empty(pointer)?).map_err(|_| invalid("a text is not in UTF-8"))
 }
 
 /// `count` values that the call reads.
@@ -88,7 +88,7 @@ fn check<T>(pointer: *const T, count: usize) -> Outcome<()> {
     }
     let fits = count.checked_mul(size_of::<T>()).is_some_and(|bytes| isize::try_from(bytes).is_ok());
     if !fits || !pointer.is_aligned() {
-        return Err(Failure::invalid("an argument is too large or not aligned"));
+        return Err(invalid("an argument is too large or not aligned"));
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::ffi::c_char;
 use sluice_fs::RenameMode;
 
 use crate::{
-    border::{Failure, number, status},
+    border::{invalid, number, status},
     handles,
     memory::{put_bytes, text},
 };
@@ -55,7 +55,7 @@ pub extern "C" fn sluice_rename(volume: i64, from: *const c_char, to: *const c_c
             0 => RenameMode::Replace,
             SLUICE_RENAME_NOREPLACE => RenameMode::NoReplace,
             SLUICE_RENAME_EXCHANGE => RenameMode::Exchange,
-            _ => return Err(Failure::invalid(format!("flags of rename that have no meaning: {flags}"))),
+            _ => return Err(invalid(format!("flags of rename that have no meaning: {flags}"))),
         };
         Ok(handles::view(volume)?.fs.rename(text(from)?, text(to)?, mode)?)
     })

@@ -5,7 +5,7 @@ use std::ffi::c_char;
 use sluice_fs::XattrMode;
 
 use crate::{
-    border::{Failure, number, status},
+    border::{invalid, number, status},
     handles,
     memory::{put_bytes, text, values},
 };
@@ -43,7 +43,7 @@ pub extern "C" fn sluice_setxattr(
             0 => XattrMode::Any,
             SLUICE_XATTR_CREATE => XattrMode::Create,
             SLUICE_XATTR_REPLACE => XattrMode::Replace,
-            _ => return Err(Failure::invalid(format!("flags of setxattr that have no meaning: {flags}"))),
+            _ => return Err(invalid(format!("flags of setxattr that have no meaning: {flags}"))),
         };
         Ok(handles::view(volume)?.fs.set_xattr(text(path)?, text(name)?, values(value, size)?, mode)?)
     })

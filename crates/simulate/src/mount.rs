@@ -188,6 +188,10 @@ impl Mount {
 
     /// An answer about names.
     fn answered(&self, call: &Call, asked: &Asked, answer: Result<Option<Ino>, &FsError>) {
+        if answer == Err(&FsError::Again) {
+            // A guess was wrong, and nothing was done.
+            return;
+        }
         self.world.log(|| format!("mount {} asked {asked:?} since {}: {answer:?}", self.at, call.since));
         if self.is_single() && !asked.may_be(&self.world, call.since, answer) {
             self.fault(&format!("was told {answer:?} of {asked:?}"));
@@ -283,7 +287,24 @@ impl Mount {
         }
     }
 
+    /// Opens a file by its name.
+    fn open_named(&self) {
+        let Some(file) = Scene::of(&self.world).file() else { return };
+        let call = self.begin();
+        let names = [file.at.name.clone()];
+        let walked = self.vfs.walk_to_open(&self.caller, &call.interrupt, file.at.dir, &names);
+        let Ok((_, Some(found))) = walked else { return };
+        let opened = self.vfs.open_found(&self.caller, &call.interrupt, &found, libc::O_RDONLY);
+        self.world.log(|| format!("mount {} opens {found:?} since {}: {opened:?}", self.at, call.since));
+        if let Ok(opened) = opened {
+            self.opened(&call, found.ino(), opened, false);
+        }
+    }
+
     fn open_some(&self) {
+        if self.below(2) == 0 {
+            return self.open_named();
+        }
         let Some(ino) = self.some_file() else { return };
         let writes = self.below(2) == 0;
         let call = self.begin();

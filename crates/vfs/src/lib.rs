@@ -61,7 +61,7 @@ pub use metrics::{Families, MoreMetrics, OWN_LABELS};
 pub use names::NewNode;
 pub use observe::{OpKind, describe_attr, describe_entry};
 pub use open::Opened;
-pub use paths::Listed;
+pub use paths::{Dir, Found, Listed};
 pub use restore::Restored;
 pub use sluice_meta::schema::Change;
 /// Types of the metadata crate that the methods of a [`Vfs`] use.

@@ -358,6 +358,9 @@ fn hand_over(patience: Duration, handle: &SessionHandle, vfs: &Arc<Vfs>) -> anyh
     if let Err(why) = flush(vfs) {
         return why;
     }
+    if handle.uses_io_uring() {
+        return anyhow::anyhow!("requests in a ring of io_uring cannot be handed to another process");
+    }
     if !handle.pause(deadline) {
         return anyhow::anyhow!("requests that were under way did not end in time");
     }

@@ -167,6 +167,41 @@ fn what_cannot_take_over_leaves_the_old_one_serving() {
     ends_well(child);
 }
 
+/// What was in a ring is lost with its process, so nobody can take over.
+#[test]
+fn a_mount_over_io_uring_starts_anew() {
+    if no_fuse() {
+        return;
+    }
+    if !Path::new("/sys/module/fuse/parameters/enable_uring").exists() {
+        eprintln!("skipped: this kernel has no FUSE over io_uring");
+        return;
+    }
+    let mut volume = Volume::new(&[]);
+    let (point, child) = volume.serve("mnt", &["-o", "io_uring"]);
+    fs::write(point.join("stays"), "here").expect("written");
+    assert!(volume.log().contains("requests come through io_uring"), "{}", volume.log());
+    let mut open = fs::File::create(point.join("open")).expect("made");
+    open.write_all(b"hello").expect("written");
+    open.sync_all().expect("stored");
+    let first = server(&point);
+    let output = again(&volume, &point, &["-o", "io_uring"]);
+    assert!(!output.status.success() && said(&output).contains("io_uring"), "{}", said(&output));
+    assert_eq!(server(&point), first);
+    kill(first);
+    until("the mount is there again", || {
+        fs::read(point.join("stays")).is_ok_and(|content| content == b"here")
+    });
+    assert_ne!(server(&point), first);
+    open.write_all(b" again").and_then(|()| open.sync_all()).expect_err("it was open in the dead mount");
+    assert_eq!(fs::read(point.join("open")).expect("read"), b"hello");
+    drop(open);
+    volume.umount(&point);
+    ends_well(child);
+    assert_eq!(fs::read_dir(&point).expect("the folder below").count(), 0);
+    ok(&["fsck", &volume.meta]);
+}
+
 #[test]
 fn a_server_that_dies_again_and_again_is_given_up() {
     if no_fuse() {

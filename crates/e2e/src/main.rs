@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use sluice_e2e::{
     bench, compare, crash, group, notices, outage, outlive,
     rig::{Engine, Volume},
-    shared, together, year,
+    shared, together, transports, year,
 };
 use std::{
     path::PathBuf,
@@ -190,6 +190,23 @@ enum Order {
         #[arg(long)]
         write: Option<PathBuf>,
     },
+    /// Measure FUSE over io_uring beside FUSE over /dev/fuse, with a file system in memory
+    Transports {
+        /// A program that mounts a file system in memory: its directory, and options of -o
+        #[arg(long)]
+        memfs: PathBuf,
+        #[arg(long, default_value = "target/bench")]
+        within: PathBuf,
+        /// Only work whose name contains one of these [default: all]
+        works: Vec<String>,
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+        /// Milliseconds for each measurement
+        #[arg(long, default_value_t = 300)]
+        millis: u64,
+        #[arg(long, value_delimiter = ',', default_value = "1,8,16")]
+        threads: Vec<usize>,
+    },
     /// The process that crash starts
     #[command(hide = true)]
     CrashWriter {
@@ -208,6 +225,9 @@ enum Order {
         /// A flag of `format`, such as --format=--block-size=256
         #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
         format: Vec<String>,
+        /// A flag of `mount`, such as --mount=-oio_uring
+        #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
+        mount: Vec<String>,
         /// Leave the volume unchecked: for work that makes slices without objects
         #[arg(long)]
         unchecked: bool,
@@ -336,11 +356,14 @@ fn run(order: Order) -> anyhow::Result<()> {
             };
             bench::run(&plan, write.as_deref())?;
         }
+        Order::Transports { memfs, within, works, rounds, millis, threads } => {
+            transports::run(&transports::Plan { memfs, within, rounds, millis, threads, works })?;
+        }
         Order::CrashWriter { folder, seed } => {
             crash::writer::run(&folder, seed)?;
         }
-        Order::WithVolume { engine, program, mounts, format, unchecked, command } => {
-            let volume = with_volume(engine, &program, &format, mounts, &command)?;
+        Order::WithVolume { engine, program, mounts, format, mount, unchecked, command } => {
+            let volume = with_volume(engine, &program, [&format, &mount], mounts, &command)?;
             if !unchecked {
                 volume.fsck()?;
             }
@@ -352,16 +375,16 @@ fn run(order: Order) -> anyhow::Result<()> {
 fn with_volume(
     engine: Engine,
     program: &Program,
-    format: &[String],
+    flags: [&[String]; 2],
     mounts: usize,
     command: &[String],
 ) -> anyhow::Result<Volume> {
     let (program, within) = program.paths()?;
-    let format: Vec<&str> = format.iter().map(String::as_str).collect();
+    let [format, mount] = flags.map(|flags| flags.iter().map(String::as_str).collect::<Vec<_>>());
     let mut volume = Volume::new(&program, engine, &within, &format)?;
     let mut replaced: Vec<String> = command.iter().map(|word| word.replace("{meta}", &volume.meta)).collect();
     for number in 1..=mounts {
-        let point = volume.mount(&[])?.to_string_lossy().into_owned();
+        let point = volume.mount(&mount)?.to_string_lossy().into_owned();
         let place = if number == 1 { "{mnt}".to_owned() } else { format!("{{mnt{number}}}") };
         for word in &mut replaced {
             *word = word.replace(&place, &point);
@@ -370,6 +393,12 @@ fn with_volume(
     let (first, rest) = replaced.split_first().context("no command")?;
     let status = Command::new(first).args(rest).status().with_context(|| format!("cannot run {first}"))?;
     ensure!(status.success(), "{first} ended with {status}; the mounts said:\n{}", volume.log());
+    let rings = mount.iter().any(|flag| flag.contains("io_uring"));
+    ensure!(
+        !rings || volume.log().contains("requests come through io_uring"),
+        "the mounts do not use io_uring:\n{}",
+        volume.log()
+    );
     volume.unmount()?;
     Ok(volume)
 }

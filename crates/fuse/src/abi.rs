@@ -102,6 +102,11 @@ layout! {
         fh_in: u64, off_in: u64, nodeid_out: u64, fh_out: u64, off_out: u64, len: u64, flags: u64,
     }
 
+    /// In the headers of a ring's slot: which request it is, and how long the payload is.
+    RingInOut[32] { flags: u64, commit_id: u64, payload_sz: u32, padding: u32, reserved: u64 }
+    /// The command of a ring.
+    RingCommand[24] { flags: u64, commit_id: u64, qid: u16, padding: [u8; 6] }
+
     NotifyInvalInodeOut[24] { ino: u64, off: i64, len: i64 }
     NotifyInvalEntryOut[16] { parent: u64, namelen: u32, flags: u32 }
     NotifyDeleteOut[24] { parent: u64, child: u64, namelen: u32, padding: u32 }
@@ -167,4 +172,12 @@ pub(crate) mod notify {
     pub(crate) const DELETE: i32 = 6;
     pub(crate) const RESEND: i32 = 7;
     pub(crate) const INC_EPOCH: i32 = 8;
+}
+
+/// Commands of a ring.
+pub(crate) mod ring {
+    /// A slot begins to take requests.
+    pub(crate) const REGISTER: u32 = 1;
+    /// A slot has an answer, and takes the next request.
+    pub(crate) const COMMIT_AND_FETCH: u32 = 2;
 }

@@ -5,11 +5,12 @@
 //! handler hangs, and the late answer of the handler is dropped.
 
 use std::{
+    collections::VecDeque,
     fmt,
     io::{self, IoSlice},
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicU8, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -22,6 +23,7 @@ use crate::{
     abi::{InHeader, OutHeader, opcode},
     callbacks::Callbacks,
     errno::{Errno, Result},
+    memory::Room,
     reply::Answer,
 };
 
@@ -31,6 +33,11 @@ pub(crate) trait Channel: fmt::Debug + Send + Sync {
     fn send(&self, pieces: &[IoSlice<'_>]) -> io::Result<()>;
     /// The calls that came over it.
     fn calls(&self) -> &Calls;
+    /// Memory where the handler of a request may put the bytes of its answer, so that they need not
+    /// be copied there later.
+    fn room(&self) -> Option<Room> {
+        None
+    }
 }
 
 /// No reader runs it yet.
@@ -52,6 +59,8 @@ const ABANDONED: u8 = 2;
 pub(crate) struct Call {
     pub(crate) unique: u64,
     pub(crate) opcode: u32,
+    /// The thread that waits for it; 0 if it is not known.
+    caller: u32,
     channel: Arc<dyn Channel>,
     started: Instant,
     /// For how long a call that must run waited for a reader, in milliseconds.
@@ -67,6 +76,7 @@ impl Call {
         let call = Arc::new(Self {
             unique: header.unique,
             opcode: header.opcode,
+            caller: header.pid,
             channel,
             started: Instant::now(),
             waited: AtomicU64::new(0),
@@ -139,6 +149,11 @@ impl Call {
             underway.answered(self.unique);
         }
         before
+    }
+
+    /// See [`Channel::room`].
+    pub(crate) fn room(&self) -> Option<Room> {
+        self.channel.room()
     }
 
     pub(crate) fn is_interrupted(&self) -> bool {
@@ -238,6 +253,45 @@ pub trait Underway: fmt::Debug + Send + Sync {
 pub(crate) struct Calls {
     shards: [Mutex<FxHashMap<u64, Arc<Call>>>; SHARDS],
     pub(crate) underway: OnceLock<Arc<dyn Underway>>,
+    early: Early,
+}
+
+/// Interrupts of calls that are not known: they came before the call, or after its answer.
+#[derive(Debug, Default)]
+struct Early {
+    /// Whether `list` has any.
+    any: AtomicBool,
+    list: Mutex<VecDeque<(u64, Instant)>>,
+}
+
+/// A call becomes known in less time.
+const EARLY: Duration = Duration::from_secs(20);
+/// Most interrupts of unknown calls.
+const EARLY_MAX: usize = 4096;
+
+impl Early {
+    fn add(&self, unique: u64) {
+        let mut list = self.list.lock();
+        while list.len() >= EARLY_MAX || list.front().is_some_and(|(_, came)| came.elapsed() > EARLY) {
+            list.pop_front();
+        }
+        list.push_back((unique, Instant::now()));
+        self.any.store(true, Ordering::SeqCst);
+    }
+
+    fn take(&self, unique: u64) -> bool {
+        if !self.any.load(Ordering::SeqCst) {
+            return false;
+        }
+        let mut list = self.list.lock();
+        while list.front().is_some_and(|(_, came)| came.elapsed() > EARLY) {
+            list.pop_front();
+        }
+        let at = list.iter().position(|(other, _)| *other == unique);
+        at.map(|at| list.remove(at));
+        self.any.store(!list.is_empty(), Ordering::SeqCst);
+        at.is_some()
+    }
 }
 
 impl Calls {
@@ -248,6 +302,9 @@ impl Calls {
 
     fn insert(&self, call: &Arc<Call>) {
         self.shard(call.unique).lock().insert(call.unique, Arc::clone(call));
+        if self.early.take(call.unique) {
+            call.interrupt();
+        }
     }
 
     fn remove(&self, unique: u64) {
@@ -259,6 +316,29 @@ impl Calls {
     pub(crate) fn interrupt(&self, unique: u64) -> bool {
         let call = self.shard(unique).lock().get(&unique).cloned();
         call.inspect(|call| call.interrupt()).is_some()
+    }
+
+    /// Interrupts a call, also if it becomes known later: for transports where the kernel does not
+    /// send an interrupt again.
+    pub(crate) fn interrupt_once(&self, unique: u64) {
+        if !self.interrupt(unique) {
+            self.early.add(unique);
+            // It may have become known just before that.
+            if self.interrupt(unique) {
+                self.early.take(unique);
+            }
+        }
+    }
+
+    /// Interrupts calls that run for longer than `time`, and whose callers have a signal, as
+    /// `has_signal` says.
+    pub(crate) fn interrupt_late(&self, time: Duration, has_signal: impl Fn(u32) -> bool) {
+        let late = |call: &Call| call.caller != 0 && !call.is_interrupted() && call.started.elapsed() >= time;
+        for call in self.collect(late) {
+            if has_signal(call.caller) {
+                call.interrupt();
+            }
+        }
     }
 
     /// Whether a call runs that does not concern a lock. Calls for locks have no further effect if

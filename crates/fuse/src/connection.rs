@@ -6,13 +6,17 @@
 
 use std::{
     ffi::OsString,
+    io,
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
 
-use crate::init::{Features, Negotiated};
+use crate::{
+    init::{Features, Negotiated},
+    mount,
+};
 
 /// A connection to the kernel, as one server passes it to the next.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,6 +56,20 @@ impl Connection {
     /// If not, their callers wait until the connection ends.
     pub fn can_resend(&self) -> bool {
         self.negotiated().features.has(Features::HAS_RESEND)
+    }
+
+    /// Whether requests come through io_uring. The kernel does not send what was in a ring again.
+    /// So a successor cannot take up such a mount: it ends with its server.
+    pub fn uses_io_uring(&self) -> bool {
+        self.negotiated().features.has(Features::OVER_IO_URING)
+    }
+
+    /// Ends it: each request that waits fails, and each later one.
+    ///
+    /// # Errors
+    /// For others than root and the user who mounted.
+    pub fn abort(&self) -> io::Result<()> {
+        mount::abort(self.device)
     }
 
     pub(crate) fn negotiated(&self) -> Negotiated {

@@ -1,8 +1,8 @@
 //! Decodes the bytes of a request into an [`Operation`].
 //!
 //! What must stay true: whatever the bytes are, decoding neither panics nor reads beyond them. The
-//! kernel is trusted not to be malicious, but it may have bugs. The same code will read from ring
-//! buffers that are shared with the kernel.
+//! kernel is trusted not to be malicious, but it may have bugs. The same code reads from the
+//! memory of rings, which is shared with the kernel.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
@@ -28,6 +28,8 @@ pub(crate) struct Malformed {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message<'a> {
     pub(crate) header: InHeader,
+    /// The fixed part of the arguments, if it is not at the start of the body.
+    fixed: Option<&'a [u8]>,
     body: &'a [u8],
 }
 
@@ -45,7 +47,16 @@ impl<'a> Message<'a> {
         let Some(end) = body.len().checked_sub(extensions) else {
             return Err(Malformed { opcode: header.opcode, what: "extensions longer than the request" });
         };
-        Ok(Self { header, body: &body[..end] })
+        Ok(Self { header, fixed: None, body: &body[..end] })
+    }
+
+    /// A request whose parts came apart: the fixed part of its arguments, and names and data.
+    pub(crate) fn apart(header: InHeader, fixed: &'a [u8], body: &'a [u8]) -> Result<Self, Malformed> {
+        let extensions = usize::from(header.total_extlen) * 8;
+        let Some(end) = body.len().checked_sub(extensions) else {
+            return Err(Malformed { opcode: header.opcode, what: "extensions longer than the request" });
+        };
+        Ok(Self { header, fixed: Some(fixed), body: &body[..end] })
     }
 
     /// The body of an INIT request; old kernels send a shorter one.
@@ -59,7 +70,7 @@ impl<'a> Message<'a> {
     /// The operation of the request. `setxattr_ext` says whether SETXATTR carries the extended
     /// structure.
     pub(crate) fn operation(&self, setxattr_ext: bool) -> Result<Operation<'a>, Malformed> {
-        let mut body = Body { rest: self.body, opcode: self.header.opcode };
+        let mut body = Body { fixed: self.fixed, rest: self.body, opcode: self.header.opcode };
         operation(&mut body, setxattr_ext)
     }
 }
@@ -176,6 +187,7 @@ impl Iterator for Forgets<'_> {
 }
 
 struct Body<'a> {
+    fixed: Option<&'a [u8]>,
     rest: &'a [u8],
     opcode: u32,
 }
@@ -186,9 +198,11 @@ impl<'a> Body<'a> {
     }
 
     fn take<T: FromBytes + KnownLayout + Immutable>(&mut self) -> Result<T, Malformed> {
-        let (value, rest) =
-            T::read_from_prefix(self.rest).map_err(|_| self.malformed("arguments cut short"))?;
-        self.rest = rest;
+        let from = self.fixed.as_mut().unwrap_or(&mut self.rest);
+        let Ok((value, rest)) = T::read_from_prefix(from) else {
+            return Err(self.malformed("arguments cut short"));
+        };
+        *from = rest;
         Ok(value)
     }
 

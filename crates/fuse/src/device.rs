@@ -6,7 +6,7 @@
 use std::{
     fs::File,
     io::{self, IoSlice},
-    os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
     sync::Arc,
 };
 
@@ -57,6 +57,11 @@ impl Device {
     /// other.
     pub(crate) fn share(&self) -> io::Result<OwnedFd> {
         self.fd.try_clone()
+    }
+
+    /// The descriptor.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 
     /// Waits for a request. It is always complete.

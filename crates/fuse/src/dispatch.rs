@@ -65,7 +65,7 @@ fn perform(fs: &dyn FileSystem, call: &Arc<Call>, message: &Message<'_>, operati
             call.answer(created) || made.is_some_and(|(ino, fh)| take_back(fs, req, ino, Some(fh)))
         }
         Operation::Read(read) => {
-            let mut out = ReadBuffer::new(read.size);
+            let mut out = ReadBuffer::new(read.size, call.room());
             call.answer(fs.read(req, ino, &read, &mut out).map(|()| out))
         }
         Operation::Write(write) => {

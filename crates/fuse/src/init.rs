@@ -61,6 +61,10 @@ impl Features {
     /// The kernel can send requests again that a dead server did not answer.
     pub const HAS_RESEND: Self = Self(1 << 39);
 
+    /// Requests come through io_uring (Linux 6.14).
+    /// [`MountOptions::io_uring`](crate::MountOptions::io_uring) asks for it.
+    pub const OVER_IO_URING: Self = Self(1 << 41);
+
     /// What a mount has unless it says otherwise.
     pub const DEFAULT: Self = Self::ASYNC_READ
         .with(Self::POSIX_LOCKS)
@@ -124,6 +128,10 @@ pub struct Config {
     pub idle_readers: usize,
     /// Threads at most, those in blocked operations included.
     pub max_readers: usize,
+    /// With io_uring: requests of one CPU that can be under way at once, fewer on machines with
+    /// many CPUs. More wait in the kernel. The rings can take this number for each CPU times
+    /// [`max_write`](Self::max_write) of memory, if all their requests are that large.
+    pub ring_depth: usize,
     /// How long the end of a mount waits for operations that are still running.
     pub shutdown_timeout: Duration,
 }
@@ -141,6 +149,7 @@ impl Default for Config {
             deadline: Some(Duration::from_mins(15)),
             idle_readers: cpus.max(2),
             max_readers: 256,
+            ring_depth: 256,
             shutdown_timeout: Duration::from_secs(10),
         }
     }

@@ -9,12 +9,13 @@
 //! | `call`, `interrupt` | a request under way: answered once, interruptible |
 //! | `init` | what kernel and mount agree on |
 //! | `device`, `readers`, `wake` | the classic transport and its threads |
+//! | `uring`, `memory` | the transport over io_uring |
 //! | `mount`, `unmount`, `options`, `beneath` | mounting, unmounting, and replacing a dead mount |
 //! | `adapter` | a volume as a file system |
 //! | `session`, `connection`, `notify` | life of a mount, state for a successor, notifications |
 //!
 //! What must stay true: no request is left without an answer, and no application hangs for longer
-//! than the deadline. Everything from `decode` to `interrupt` knows no transport; another transport
+//! than the deadline. Everything from `decode` to `interrupt` knows no transport; each transport
 //! has its own `call::Channel` and threads.
 
 mod abi;
@@ -31,6 +32,7 @@ mod errno;
 mod filesystem;
 mod init;
 mod interrupt;
+mod memory;
 mod mount;
 mod mount_error;
 mod notify;
@@ -39,6 +41,7 @@ mod readers;
 mod reply;
 mod session;
 mod unmount;
+mod uring;
 mod wake;
 
 pub use adapter::VolumeFs;

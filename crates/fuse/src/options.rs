@@ -17,13 +17,16 @@ pub struct MountOptions {
     pub default_permissions: bool,
     /// Largest READ in bytes, if it shall be less than the largest WRITE.
     pub max_read: Option<u32>,
+    /// Requests shall come through io_uring. If that is not possible, the log says why, and they
+    /// come from `/dev/fuse`.
+    pub io_uring: bool,
     flags: MountFlags,
 }
 
 /// An unknown option.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "unknown mount option `{0}`; known are the general ones of mount(8) and allow_other, default_permissions, fsname=, subtype=, max_read="
+    "unknown mount option `{0}`; known are the general ones of mount(8) and allow_other, default_permissions, fsname=, subtype=, max_read=, io_uring"
 )]
 pub struct BadOption(String);
 
@@ -59,6 +62,7 @@ impl MountOptions {
             allow_other: false,
             default_permissions: true,
             max_read: None,
+            io_uring: false,
             flags: MountFlags::NOSUID | MountFlags::NODEV,
         }
     }
@@ -79,6 +83,7 @@ impl MountOptions {
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
         match (name, value) {
             ("allow_other", "") => self.allow_other = true,
+            ("io_uring", "") => self.io_uring = true,
             ("default_permissions", "") => self.default_permissions = true,
             ("fsname", value) => value.clone_into(&mut self.fsname),
             ("subtype", value) => value.clone_into(&mut self.subtype),
@@ -182,8 +187,9 @@ impl MountOptions {
     pub fn text(&self) -> String {
         let set = FLAGS.iter().filter(|(_, flag, on)| *on && self.flags.contains(*flag));
         let named = [format!("fsname={}", self.fsname), format!("subtype={}", self.subtype)];
-        let all =
-            named.into_iter().chain(self.fuse_options()).chain(set.map(|(name, ..)| (*name).to_owned()));
+        let rings = self.io_uring.then(|| "io_uring".to_owned());
+        let all = named.into_iter().chain(self.fuse_options()).chain(rings);
+        let all = all.chain(set.map(|(name, ..)| (*name).to_owned()));
         all.collect::<Vec<_>>().join(",")
     }
 
@@ -220,6 +226,9 @@ mod tests {
         let (read_only, no_atime) = (MountAttrFlags::MOUNT_ATTR_RDONLY, MountAttrFlags::MOUNT_ATTR_NOATIME);
         assert_eq!(options.attributes(), read_only | MountAttrFlags::MOUNT_ATTR_NODEV | no_atime);
         assert_eq!(options.superblock_flags().collect::<Vec<_>>(), ["ro"]);
+        options.apply("io_uring").expect("known");
+        assert!(options.io_uring && options.text().contains("io_uring"));
+        assert_eq!(options.fusermount_options(), helper, "the kernel does not know it");
         options.apply("strictatime").expect("known");
         assert!(!options.attributes().contains(no_atime), "both would be refused");
         options.apply("rw").expect("known");

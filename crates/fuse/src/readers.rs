@@ -48,6 +48,8 @@ pub(crate) struct Readers {
     sleeping: Mutex<Vec<Arc<SleepingReader>>>,
     /// Whether reading is paused.
     paused: AtomicBool,
+    /// Whether requests that need an answer come through rings.
+    beside_rings: AtomicBool,
     /// The state of each reader.
     states: Mutex<Vec<Arc<ReaderState>>>,
     state: Mutex<State>,
@@ -103,6 +105,9 @@ impl QueuedRequest {
 /// How long an unneeded reader sleeps before it ends.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long a reader beside rings lets the kernel collect forgotten inodes.
+const COLLECT: Duration = Duration::from_millis(2);
+
 /// A reader that sleeps.
 struct SleepingReader {
     thread: Thread,
@@ -138,6 +143,7 @@ impl Readers {
             queued_count: AtomicUsize::new(0),
             sleeping: Mutex::default(),
             paused: AtomicBool::new(false),
+            beside_rings: AtomicBool::new(false),
             states: Mutex::default(),
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -234,6 +240,11 @@ impl Readers {
                 Received::Nothing => continue,
                 Received::Gone => break,
             };
+            if self.beside_rings.load(Ordering::Relaxed) && self.forget(&buffer[..size]) {
+                // Without a waiting reader, the kernel collects them, and wakes nobody for each.
+                thread::sleep(COLLECT);
+                continue;
+            }
             let last = self.idle.fetch_sub(1, Ordering::SeqCst) == 1 && !self.add();
             if !self.handle(device, &buffer[..size], last) {
                 return;
@@ -255,6 +266,20 @@ impl Readers {
             reader.woken.store(true, Ordering::Release);
             reader.thread.unpark();
         }
+    }
+
+    /// Handles a request that needs no answer; `false` if it is another one.
+    fn forget(&self, bytes: &[u8]) -> bool {
+        Message::parse(bytes).is_ok_and(|message| {
+            let operation = message.operation(self.negotiated.setxattr_ext());
+            operation.is_ok_and(|operation| dispatch::forget(&*self.fs, &message, &operation))
+        })
+    }
+
+    /// From now on, only forgotten inodes, interrupts and the end of the mount come from the
+    /// device.
+    pub(crate) fn beside_rings(&self) {
+        self.beside_rings.store(true, Ordering::Relaxed);
     }
 
     /// Sleeps until this reader is needed, and then counts it as idle; `false` if it was not needed
@@ -391,8 +416,11 @@ impl Readers {
     /// Interrupts the call `unique`. If another thread has read the call and not registered it yet,
     /// EAGAIN makes the kernel send the interrupt again. The kernel accepts EAGAIN only on the
     /// descriptor from which the call was read. If no descriptor accepts it, the call has been
-    /// answered meanwhile.
+    /// answered meanwhile. Of a call in a ring it accepts none.
     fn interrupt(&self, device: &Arc<Device>, interrupt: u64, unique: u64) {
+        if self.beside_rings.load(Ordering::Relaxed) {
+            return self.calls.interrupt_once(unique);
+        }
         if self.calls.interrupt(unique) {
             return;
         }

@@ -1,7 +1,7 @@
 //! What a file system answers, and how that becomes the bytes of a reply.
 //!
-//! What must stay true: file data is never copied here: `writev` reads the buffers that the file
-//! system returned.
+//! What must stay true: file data is not copied for `/dev/fuse`: `writev` reads the buffers that
+//! the file system returned. For a ring it is copied once, into the ring's memory.
 
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use zerocopy::IntoBytes;
 use crate::{
     abi,
     args::{Lock, LockKind, Timestamp},
+    memory::Room,
 };
 
 /// `struct stat`, as far as the kernel asks.
@@ -127,16 +128,21 @@ pub struct Statfs {
     pub namelen: u32,
 }
 
-/// The bytes of a READ. What is pushed is sent as it is, without a copy.
+/// The bytes of a READ. What is pushed is sent as it is, without a copy, except into the memory of
+/// a ring.
 #[derive(Debug)]
 pub struct ReadBuffer {
+    room: Option<Room>,
+    /// Bytes in `room`; they come first.
+    filled: usize,
     parts: Vec<Bytes>,
     left: usize,
 }
 
 impl ReadBuffer {
-    pub(crate) fn new(size: u32) -> Self {
-        Self { parts: Vec::new(), left: size as usize }
+    pub(crate) fn new(size: u32, room: Option<Room>) -> Self {
+        let left = room.as_ref().map_or(size as usize, |room| room.size().min(size as usize));
+        Self { room, filled: 0, parts: Vec::new(), left }
     }
 
     /// Bytes that still fit. A reply that ends before that says: end of file.
@@ -150,6 +156,19 @@ impl ReadBuffer {
         self.left -= bytes.len();
         if !bytes.is_empty() {
             self.parts.push(bytes);
+        }
+    }
+
+    /// Appends a copy of `bytes`, as far as they fit: where the kernel reads them, if possible.
+    pub fn push_copy(&mut self, bytes: &[u8]) {
+        let bytes = &bytes[..bytes.len().min(self.left)];
+        match &mut self.room {
+            Some(room) if self.parts.is_empty() => {
+                room.put(self.filled, bytes);
+                self.filled += bytes.len();
+                self.left -= bytes.len();
+            }
+            _ => self.push(Bytes::copy_from_slice(bytes)),
         }
     }
 }
@@ -268,6 +287,14 @@ impl Answer for DirPlusBuffer {
 
 impl Answer for ReadBuffer {
     fn send<R>(&self, send: impl FnOnce(&[&[u8]]) -> R) -> R {
+        if let Some(room) = self.room.as_ref().filter(|_| self.filled > 0) {
+            if self.parts.is_empty() {
+                return send(&[room.filled(self.filled)]);
+            }
+            let parts = self.parts.iter().map(|part| &part[..]);
+            let all: Vec<_> = std::iter::once(room.filled(self.filled)).chain(parts).collect();
+            return send(&all);
+        }
         match self.parts.as_slice() {
             [] => send(&[]),
             [one] => send(&[one]),
@@ -388,7 +415,7 @@ mod tests {
 
     #[test]
     fn reads_never_exceed_what_was_asked() {
-        let mut out = ReadBuffer::new(10);
+        let mut out = ReadBuffer::new(10, None);
         out.push(Bytes::from_static(b"abcd"));
         assert_eq!(out.remaining(), 6);
         out.push(Bytes::from_static(b"efghij"));
@@ -399,7 +426,7 @@ mod tests {
 
     #[test]
     fn more_pieces_than_writev_takes_are_joined() {
-        let mut out = ReadBuffer::new(5000);
+        let mut out = ReadBuffer::new(5000, None);
         for i in 0..5000_u32 {
             out.push(Bytes::copy_from_slice(&[i as u8]));
         }

@@ -8,7 +8,7 @@ use std::{
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, OnceLock,
         mpsc::{self, RecvTimeoutError},
     },
     thread,
@@ -25,7 +25,7 @@ use crate::{
     device::{Device, Received},
     errno::Errno,
     filesystem::FileSystem,
-    init::{Config, Negotiated},
+    init::{Config, Features, Negotiated},
     mount::{self, Mount},
     mount_error::MountError,
     notify::Notifier,
@@ -33,6 +33,7 @@ use crate::{
     readers::Readers,
     reply::Wire,
     unmount::unmount,
+    uring::{Prepared, Rings},
 };
 
 /// Most descriptors of one mount. They must fit into one message over a socket, with some to spare.
@@ -47,6 +48,9 @@ pub struct Session {
     readers: Arc<Readers>,
     notifier: Notifier,
     mount: Mount,
+    /// Rings that do not take requests yet.
+    prepared: Option<Prepared>,
+    rings: Arc<OnceLock<Rings>>,
     /// Whether another server served it before, and may have left requests unanswered.
     resumed: bool,
 }
@@ -70,7 +74,13 @@ impl Session {
         let calls = Arc::new(Calls::default());
         let device = Device::new(fd, Arc::clone(&calls));
         let device = Arc::new(device);
-        let negotiated = handshake(&*fs, &device, &config, mount.mountpoint())?;
+        let prepared = if options.io_uring { prepare(&config, &calls) } else { None };
+        let (negotiated, offered) =
+            handshake(&*fs, &device, &config, prepared.is_some(), mount.mountpoint())?;
+        if prepared.is_some() && !offered {
+            not_through_rings("the kernel does not offer it");
+        }
+        let prepared = prepared.filter(|_| offered);
         if let Some(kib) = config.read_ahead_kb
             && let Err(why) = mount::set_read_ahead(mount.connection, kib)
         {
@@ -79,7 +89,8 @@ impl Session {
         let notifier = Notifier::new(Arc::clone(&device) as Arc<dyn Channel>);
         let devices = clone_devices(device, config.idle_readers.clamp(2, DEVICES));
         let readers = Readers::new(Arc::clone(&fs), negotiated, Arc::clone(&calls), devices, &config);
-        Ok(Self { fs, config, negotiated, calls, readers, notifier, mount, resumed: false })
+        let rings = Arc::default();
+        Ok(Self { fs, config, negotiated, calls, readers, notifier, mount, prepared, rings, resumed: false })
     }
 
     /// Takes over the mount of a server that has ended: `descriptors` and `connection` come from it
@@ -109,7 +120,8 @@ impl Session {
         }
         let mount = Mount::taken_over(mountpoint, connection.device());
         let readers = Readers::new(Arc::clone(&fs), negotiated, Arc::clone(&calls), devices, &config);
-        Ok(Self { fs, config, negotiated, calls, readers, notifier, mount, resumed: true })
+        let (prepared, rings) = (None, Arc::default());
+        Ok(Self { fs, config, negotiated, calls, readers, notifier, mount, prepared, rings, resumed: true })
     }
 
     /// Duplicates of all descriptors of the kernel's device. While a process holds them, requests
@@ -157,6 +169,7 @@ impl Session {
         SessionHandle {
             readers: Arc::clone(&self.readers),
             notifier: self.notifier.clone(),
+            rings: Arc::clone(&self.rings),
             mountpoint: self.mount.mountpoint().into(),
             connection: self.mount.connection,
         }
@@ -166,10 +179,13 @@ impl Session {
     /// waited for as long as [`Config::shutdown_timeout`] says.
     pub fn run(mut self) -> Result<(), MountError> {
         self.mount.keep();
-        let serve = |why| MountError::Serve(self.mount.mountpoint().into(), why);
+        let mountpoint = self.mount.mountpoint().to_owned();
+        let serve = |why| MountError::Serve(mountpoint.clone(), why);
         let (alive, ended) = mpsc::channel();
         let watchdog = match self.config.deadline {
-            Some(deadline) => Some(watch(&self.calls, &self.readers, deadline, ended).map_err(serve)?),
+            Some(deadline) => {
+                Some(watch((&self.calls, &self.readers, &self.rings), deadline, ended).map_err(serve)?)
+            }
             None => None,
         };
         // Before anything is read. Otherwise the kernel would also send again what this server has
@@ -180,6 +196,7 @@ impl Session {
         {
             tracing::warn!("what was under way is not asked again: {why}");
         }
+        self.start_rings();
         if !self.readers.start() {
             return Err(serve(io::ErrorKind::OutOfMemory.into()));
         }
@@ -191,7 +208,11 @@ impl Session {
             );
         }
         self.calls.interrupt_all();
-        let left = self.readers.wait_ended(self.config.shutdown_timeout);
+        let end = Instant::now() + self.config.shutdown_timeout;
+        let mut left = self.readers.wait_ended(self.config.shutdown_timeout);
+        if let Some(rings) = self.rings.get() {
+            left += rings.stop(end.saturating_duration_since(Instant::now()));
+        }
         if left > 0 {
             tracing::warn!(
                 "{} has ended; {left} operations still hang and are left",
@@ -207,31 +228,63 @@ impl Session {
     }
 }
 
+impl Session {
+    /// Lets the rings take requests. Without them, requests come from the device.
+    fn start_rings(&mut self) {
+        let Some(prepared) = self.prepared.take() else { return };
+        let Some(device) = self.readers.devices().first() else { return };
+        let fs = Arc::clone(&self.fs);
+        match prepared.start(device.descriptor(), fs, self.negotiated, &self.config) {
+            Ok(rings) => {
+                self.readers.beside_rings();
+                let _ = self.rings.set(rings);
+                tracing::info!("requests come through io_uring");
+            }
+            Err(why) => not_through_rings(&why.to_string()),
+        }
+    }
+}
+
+fn prepare(config: &Config, calls: &Arc<Calls>) -> Option<Prepared> {
+    Prepared::new(config, calls).inspect_err(|why| not_through_rings(why)).ok()
+}
+
+fn not_through_rings(why: &str) {
+    tracing::warn!("requests do not come through io_uring, but from /dev/fuse: {why}");
+}
+
 /// Answers EIO to operations that take longer than `deadline`, until the other end of `ended`
 /// drops.
 fn watch(
-    calls: &Arc<Calls>,
-    readers: &Arc<Readers>,
+    (calls, readers, rings): (&Arc<Calls>, &Arc<Readers>, &Arc<OnceLock<Rings>>),
     deadline: Duration,
     ended: mpsc::Receiver<()>,
 ) -> io::Result<thread::JoinHandle<()>> {
     let tick = (deadline / 8).clamp(Duration::from_millis(10), Duration::from_secs(1));
-    let (calls, readers) = (Arc::clone(calls), Arc::clone(readers));
+    let (calls, readers, rings) = (Arc::clone(calls), Arc::clone(readers), Arc::clone(rings));
     let watch = job("fuse-watchdog", move || {
         while ended.recv_timeout(tick) == Err(RecvTimeoutError::Timeout) {
-            readers.give_up(calls.expire(deadline));
+            let given_up = calls.expire(deadline);
+            match rings.get() {
+                Some(rings) => {
+                    rings.give_up(given_up);
+                    rings.interrupt_late(&calls);
+                }
+                None => readers.give_up(given_up),
+            }
         }
     });
     thread::Builder::new().name("fuse-watchdog".into()).spawn(watch)
 }
 
-/// Reads INIT and answers it.
+/// Reads INIT and answers it. Returns what was agreed on, and whether requests come through rings.
 fn handshake(
     fs: &dyn FileSystem,
     device: &Arc<Device>,
     config: &Config,
+    rings: bool,
     mountpoint: &Path,
-) -> Result<Negotiated, MountError> {
+) -> Result<(Negotiated, bool), MountError> {
     let failed = |why: io::Error| MountError::Handshake(mountpoint.into(), why);
     let mut buffer = vec![0; crate::abi::HEADER_ROOM * 4];
     let size = loop {
@@ -246,7 +299,11 @@ fn handshake(
         return Err(failed(io::Error::other("the kernel did not start with INIT")));
     }
     let call = Call::begin(Arc::clone(device) as Arc<dyn Channel>, &message.header);
-    let negotiated = match Negotiated::agree(&message.init(), config) {
+    let mut config = config.clone();
+    if rings {
+        config.features = config.features.with(Features::OVER_IO_URING);
+    }
+    let negotiated = match Negotiated::agree(&message.init(), &config) {
         Ok(negotiated) => negotiated,
         Err((major, minor)) => {
             call.answer(Err::<(), _>(Errno(libc::EPROTO)));
@@ -257,8 +314,8 @@ fn handshake(
         call.answer(Err::<(), _>(errno));
         return Err(failed(io::Error::from_raw_os_error(errno.0)));
     }
-    call.answer(Ok(Wire(negotiated.reply(config))));
-    Ok(negotiated)
+    call.answer(Ok(Wire(negotiated.reply(&config))));
+    Ok((negotiated, negotiated.features.has(Features::OVER_IO_URING)))
 }
 
 /// A descriptor for each of the first readers. Further readers share them. All readers share one if
@@ -282,6 +339,7 @@ fn clone_devices(first: Arc<Device>, count: usize) -> Vec<Arc<Device>> {
 pub struct SessionHandle {
     readers: Arc<Readers>,
     notifier: Notifier,
+    rings: Arc<OnceLock<Rings>>,
     mountpoint: PathBuf,
     connection: u32,
 }
@@ -336,8 +394,12 @@ impl SessionHandle {
     /// Stops reading requests and waits until those that were read are done, so that another server
     /// can take over the mount ([`Session::resume`]). Requests that wait for a lock need not be
     /// done, because the kernel sends them again. Programs on the mount wait meanwhile. `false` if
-    /// some were not done at `deadline`, or the mount is gone: then it reads again.
+    /// some were not done at `deadline`, or the mount is gone: then it reads again. A mount that
+    /// [`uses_io_uring`](Self::uses_io_uring) cannot be paused.
     pub fn pause(&self, deadline: Instant) -> bool {
+        if self.uses_io_uring() {
+            return false;
+        }
         let paused = self.readers.pause(deadline);
         if !paused {
             self.readers.proceed();
@@ -352,7 +414,12 @@ impl SessionHandle {
 
     /// Threads that read and run requests.
     pub fn readers(&self) -> usize {
-        self.readers.threads()
+        self.readers.threads() + self.rings.get().map_or(0, Rings::threads)
+    }
+
+    /// Whether requests come through io_uring. This is known when [`Session::run`] has begun.
+    pub fn uses_io_uring(&self) -> bool {
+        self.rings.get().is_some()
     }
 
     /// Whether the mount has ended.

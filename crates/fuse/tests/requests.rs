@@ -20,6 +20,19 @@ use rig::{Mounted, no_fuse, reap, until};
 use rustix::fs::{FlockOperation, IFlags, XattrFlags};
 use sluice_fuse::{Config, Features, OpenFlags, ROOT};
 
+over_both!(
+    everyday_work,
+    directories_larger_than_a_page_list_whole,
+    extended_requests,
+    request_counts,
+    changes_cost_one_getattr_of_the_parent,
+    what_is_cached_stays_closed_to_others,
+    killpriv_saves_a_getxattr_per_write,
+    flock_and_fcntl_locks_are_told_apart,
+    waiting_for_a_lock_holds_no_thread_and_ends,
+    notifications_reach_the_kernel,
+);
+
 /// How often something is done that is counted.
 const N: u64 = 10;
 
@@ -34,7 +47,6 @@ fn count(fs: &MemFs, op: Op, work: impl FnOnce()) -> u64 {
     fs.counts.of(op) - before
 }
 
-#[test]
 fn everyday_work() {
     if no_fuse() {
         return;
@@ -63,7 +75,6 @@ fn everyday_work() {
     assert_eq!(fs::read_dir(m.path("")).expect("list").count(), 2);
 }
 
-#[test]
 fn directories_larger_than_a_page_list_whole() {
     if no_fuse() {
         return;
@@ -80,7 +91,6 @@ fn directories_larger_than_a_page_list_whole() {
     assert!(m.fs.counts.of(Op::Readdirplus) > 0);
 }
 
-#[test]
 fn extended_requests() {
     if no_fuse() {
         return;
@@ -123,7 +133,6 @@ fn extended_requests() {
         .expect("statx");
 }
 
-#[test]
 fn request_counts() {
     if no_fuse() {
         return;
@@ -154,7 +163,6 @@ fn request_counts() {
     assert_eq!(count(fs, Op::Getattr, || times(&open)), 0);
 }
 
-#[test]
 fn changes_cost_one_getattr_of_the_parent() {
     if no_fuse() {
         return;
@@ -175,7 +183,6 @@ fn changes_cost_one_getattr_of_the_parent() {
     until("removed inodes are forgotten", || fs.counts.of(Op::Forget) >= N);
 }
 
-#[test]
 fn what_is_cached_stays_closed_to_others() {
     if no_fuse() {
         return;
@@ -192,7 +199,6 @@ fn what_is_cached_stays_closed_to_others() {
     assert!(!refused.status.success() && refused.stdout.is_empty(), "{refused:?}");
 }
 
-#[test]
 fn killpriv_saves_a_getxattr_per_write() {
     if no_fuse() {
         return;
@@ -206,7 +212,6 @@ fn killpriv_saves_a_getxattr_per_write() {
     assert_eq!(writes(Config::default()), 10, "what it costs without it");
 }
 
-#[test]
 fn flock_and_fcntl_locks_are_told_apart() {
     if no_fuse() {
         return;
@@ -227,7 +232,6 @@ fn flock_and_fcntl_locks_are_told_apart() {
     });
 }
 
-#[test]
 fn waiting_for_a_lock_holds_no_thread_and_ends() {
     if no_fuse() {
         return;
@@ -257,7 +261,6 @@ fn waiting_for_a_lock_holds_no_thread_and_ends() {
     }
 }
 
-#[test]
 fn notifications_reach_the_kernel() {
     if no_fuse() {
         return;

@@ -18,7 +18,7 @@ const READ_AHEAD_KIB: u32 = 512;
 #[derive(Args)]
 #[command(next_help_heading = "Mount")]
 pub(crate) struct FuseFlags {
-    /// FUSE and mount(8) options, such as ro, allow_other
+    /// FUSE and mount(8) options, such as ro, allow_other, io_uring
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
     /// Extended attributes (volumes with ACLs have them in any case)

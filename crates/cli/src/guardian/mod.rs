@@ -323,6 +323,13 @@ impl Guardian<'_> {
         let Some(held) = self.held.as_ref().filter(|_| idle && self.process.is_some()) else {
             return caller.answer(&Err("the mount is about to change already; try again".into()));
         };
+        if held.connection.uses_io_uring() {
+            return caller.answer(&Err(
+                "it is mounted with -o io_uring, and requests in a ring cannot be handed to \
+                                       another process; unmount it, and mount it with the new program"
+                    .into(),
+            ));
+        }
         let taken = caller.executable.try_clone();
         let call = std::mem::take(&mut caller.call);
         let message = Message::Prepare(held.fixed.clone());
@@ -452,9 +459,22 @@ impl Guardian<'_> {
 
     /// Starts a successor.
     fn succeed(&mut self) {
-        let Some(held) = self.held.take() else { return };
-        let message = Message::Resume(held.connection.clone());
-        match self.start(&Arc::clone(&self.program), &message, &held.fds()) {
+        let held = self.held.take();
+        // Nobody can answer what was in the rings of the dead process. So the connection ends, and
+        // with it each wait for such an answer. A new mount replaces the dead one.
+        let held = held.filter(|held| {
+            let rings = held.connection.uses_io_uring();
+            if rings && let Err(why) = held.connection.abort() {
+                tracing::warn!(
+                    "{} ends when the last process has let go of it: {why}",
+                    self.mountpoint.display()
+                );
+            }
+            !rings
+        });
+        let message = held.as_ref().map_or(Message::Mount, |held| Message::Resume(held.connection.clone()));
+        let fds = held.as_ref().map(Held::fds).unwrap_or_default();
+        match self.start(&Arc::clone(&self.program), &message, &fds) {
             Ok(process) => {
                 self.process = Some(process);
                 self.begins = Some(Instant::now() + BEGIN);
@@ -464,7 +484,8 @@ impl Guardian<'_> {
                 self.again = Some(Instant::now() + Duration::from_secs(1));
             }
         }
-        self.held = Some(held);
+        drop(fds);
+        self.held = held;
     }
 
     /// The other program takes over.

@@ -387,7 +387,7 @@ impl FileSystem for MemFs {
             data => {
                 let start = data.len().min(read.offset as usize);
                 let end = data.len().min(start + read.size as usize);
-                out.push(Bytes::copy_from_slice(&data[start..end]));
+                out.push_copy(&data[start..end]);
             }
         }
         Ok(())

@@ -5,7 +5,8 @@
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test uses its own part of it")]
 
 use std::{
-    fs,
+    cell::Cell,
+    env, fs,
     os::unix::{ffi::OsStrExt, fs::PermissionsExt},
     path::{Path, PathBuf},
     process::{Child, Command},
@@ -67,6 +68,55 @@ pub struct Mounted {
     dir: TempDir,
 }
 
+/// How requests come to the mounts of a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// From `/dev/fuse`.
+    Device,
+    /// Through io_uring.
+    Rings,
+}
+
+thread_local!(static TRANSPORT: Cell<Transport> = const { Cell::new(Transport::Device) });
+
+/// Runs a test over a transport.
+pub fn over(transport: Transport, test: fn()) {
+    if transport == Transport::Rings && no_rings() {
+        return;
+    }
+    TRANSPORT.set(transport);
+    test();
+}
+
+/// Whether this test, or the test that started this program, is about rings.
+pub fn over_rings() -> bool {
+    TRANSPORT.get() == Transport::Rings || env::var_os("PART_RINGS").is_some()
+}
+
+/// Whether the kernel has no FUSE over io_uring; says so.
+fn no_rings() -> bool {
+    const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+    let on =
+        fs::read_to_string(SWITCH).is_ok_and(|state| state.trim() == "Y") || fs::write(SWITCH, "Y").is_ok();
+    if !on {
+        eprintln!("skipped: this kernel has no FUSE over io_uring, or {SWITCH} cannot be set to Y");
+    }
+    !on
+}
+
+/// Each test over both transports.
+#[macro_export]
+macro_rules! over_both {
+    ($($test:ident),* $(,)?) => {
+        mod device {
+            $(#[test] fn $test() { super::rig::over(super::rig::Transport::Device, super::$test); })*
+        }
+        mod rings {
+            $(#[test] fn $test() { super::rig::over(super::rig::Transport::Rings, super::$test); })*
+        }
+    };
+}
+
 impl Mounted {
     pub fn new(behaviour: Behaviour, config: Config) -> Self {
         let fs = MemFs::new(behaviour);
@@ -74,10 +124,14 @@ impl Mounted {
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("chmod");
         let mut options = MountOptions::new("memory", "memfs");
         options.apply("allow_other").expect("options");
+        options.io_uring = over_rings();
         let served = Arc::clone(&fs) as Arc<dyn FileSystem>;
         let session = Session::mount(served, dir.path(), &options, config).expect("mount");
         let handle = session.handle();
         let served = Some(thread::spawn(move || session.run()));
+        if over_rings() {
+            until("rings serve", || handle.uses_io_uring());
+        }
         Self { fs, handle, served, dir }
     }
 
@@ -110,5 +164,8 @@ impl Drop for Mounted {
 pub fn start_part(program: &Path, role: &str, path: &Path) -> Command {
     let mut command = Command::new(program);
     command.args(["part", "--exact", "--ignored", "--nocapture"]).env("PART", role).env("PART_PATH", path);
+    if over_rings() {
+        command.env("PART_RINGS", "1");
+    }
     command
 }

@@ -13,7 +13,7 @@
 //! * [`notices`] checks that a mount with a client cache sees the changes of another mount.
 //! * [`year`] runs a volume for many days of simulated time.
 //! * [`mod@bench`] measures Sluice, another program and the limit.
-//! * [`transports`] measures FUSE over io_uring beside FUSE over `/dev/fuse`.
+//! * [`transports`] measures FUSE over `io_uring` beside FUSE over `/dev/fuse`.
 //! * [`rig`] makes volumes, mounts and the servers that they need.
 
 pub mod bench;

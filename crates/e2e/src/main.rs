@@ -190,7 +190,7 @@ enum Order {
         #[arg(long)]
         write: Option<PathBuf>,
     },
-    /// Measure FUSE over io_uring beside FUSE over /dev/fuse, with a file system in memory
+    /// Measure the two transports of FUSE, with a file system in memory
     Transports {
         /// A program that mounts a file system in memory: its directory, and options of -o
         #[arg(long)]
@@ -225,7 +225,7 @@ enum Order {
         /// A flag of `format`, such as --format=--block-size=256
         #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
         format: Vec<String>,
-        /// A flag of `mount`, such as --mount=-oio_uring
+        /// A flag of `mount`, such as --mount=--writeback
         #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
         mount: Vec<String>,
         /// Leave the volume unchecked: for work that makes slices without objects

@@ -58,7 +58,7 @@ impl Connection {
         self.negotiated().features.has(Features::HAS_RESEND)
     }
 
-    /// Whether requests come through io_uring. The kernel does not send what was in a ring again.
+    /// Whether requests come through `io_uring`. The kernel does not send what was in a ring again.
     /// So a successor cannot take up such a mount: it ends with its server.
     pub fn uses_io_uring(&self) -> bool {
         self.negotiated().features.has(Features::OVER_IO_URING)

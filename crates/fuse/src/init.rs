@@ -61,8 +61,8 @@ impl Features {
     /// The kernel can send requests again that a dead server did not answer.
     pub const HAS_RESEND: Self = Self(1 << 39);
 
-    /// Requests come through io_uring (Linux 6.14).
-    /// [`MountOptions::io_uring`](crate::MountOptions::io_uring) asks for it.
+    /// Requests come through `io_uring` (Linux 6.14).
+    /// [`MountOptions::io_uring`](crate::MountOptions::`io_uring`) asks for it.
     pub const OVER_IO_URING: Self = Self(1 << 41);
 
     /// What a mount has unless it says otherwise.
@@ -128,7 +128,7 @@ pub struct Config {
     pub idle_readers: usize,
     /// Threads at most, those in blocked operations included.
     pub max_readers: usize,
-    /// With io_uring: requests of one CPU that can be under way at once, fewer on machines with
+    /// With `io_uring`: requests of one CPU that can be under way at once, fewer on machines with
     /// many CPUs. More wait in the kernel. The rings can take this number for each CPU times
     /// [`max_write`](Self::max_write) of memory, if all their requests are that large.
     pub ring_depth: usize,

@@ -9,7 +9,7 @@
 //! | `call`, `interrupt` | a request under way: answered once, interruptible |
 //! | `init` | what kernel and mount agree on |
 //! | `device`, `readers`, `wake` | the classic transport and its threads |
-//! | `uring`, `memory` | the transport over io_uring |
+//! | `uring`, `memory` | the transport over `io_uring` |
 //! | `mount`, `unmount`, `options`, `beneath` | mounting, unmounting, and replacing a dead mount |
 //! | `adapter` | a volume as a file system |
 //! | `session`, `connection`, `notify` | life of a mount, state for a successor, notifications |

@@ -17,7 +17,7 @@ pub struct MountOptions {
     pub default_permissions: bool,
     /// Largest READ in bytes, if it shall be less than the largest WRITE.
     pub max_read: Option<u32>,
-    /// Requests shall come through io_uring. If that is not possible, the log says why, and they
+    /// Requests shall come through `io_uring`. If that is not possible, the log says why, and they
     /// come from `/dev/fuse`.
     pub io_uring: bool,
     flags: MountFlags,

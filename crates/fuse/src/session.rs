@@ -33,7 +33,7 @@ use crate::{
     readers::Readers,
     reply::Wire,
     unmount::unmount,
-    uring::{Prepared, Rings},
+    uring::{Prepared, Rings, interrupt_late},
 };
 
 /// Most descriptors of one mount. They must fit into one message over a socket, with some to spare.
@@ -268,7 +268,7 @@ fn watch(
             match rings.get() {
                 Some(rings) => {
                     rings.give_up(given_up);
-                    rings.interrupt_late(&calls);
+                    interrupt_late(&calls);
                 }
                 None => readers.give_up(given_up),
             }
@@ -417,7 +417,7 @@ impl SessionHandle {
         self.readers.threads() + self.rings.get().map_or(0, Rings::threads)
     }
 
-    /// Whether requests come through io_uring. This is known when [`Session::run`] has begun.
+    /// Whether requests come through `io_uring`. This is known when [`Session::run`] has begun.
     pub fn uses_io_uring(&self) -> bool {
         self.rings.get().is_some()
     }

@@ -1,4 +1,4 @@
-//! The transport over io_uring: a ring for each CPU, and a thread on that CPU.
+//! The transport over `io_uring`: a ring for each CPU, and a thread on that CPU.
 //!
 //! What must stay true: the kernel holds back all requests of a mount that agreed to rings, until
 //! each ring takes some. If one of them fails at the start, the kernel is told so, and all requests
@@ -46,6 +46,11 @@ pub(crate) struct Prepared(Vec<Arc<Ring>>);
 pub(crate) struct Rings {
     core: Arc<Core>,
     rings: Vec<Arc<Ring>>,
+}
+
+/// Interrupts requests of rings whose callers have a signal that the kernel forgot to tell.
+pub(crate) fn interrupt_late(calls: &Calls) {
+    calls.interrupt_late(LATE, signals::has_signal);
 }
 
 impl Prepared {
@@ -129,11 +134,6 @@ impl Rings {
     /// All threads.
     pub(crate) fn threads(&self) -> usize {
         self.core.threads() + self.core.workers.threads()
-    }
-
-    /// Interrupts requests whose callers have a signal that the kernel forgot to tell.
-    pub(crate) fn interrupt_late(&self, calls: &Calls) {
-        calls.interrupt_late(LATE, signals::has_signal);
     }
 
     /// The watchdog gave up `count` threads that run requests.

@@ -1,7 +1,7 @@
 //! The work of the programs on a mount.
 
 use super::{
-    Figure,
+    plan::Figure,
     server::{Server, used},
 };
 use rustix::fs::OFlags;

@@ -1,47 +1,23 @@
-//! Compares the two transports of FUSE: requests from `/dev/fuse`, and through io_uring. Both serve
-//! the same file system in memory, in turns.
+//! Compares the two transports of FUSE: requests from `/dev/fuse`, and through `io_uring`. Both
+//! serve the same file system in memory, in turns.
 //!
 //! What must stay true: both sides do the same work, and the order changes from round to round. A
 //! ratio is of two figures of one round.
 
 mod load;
+mod plan;
 mod server;
 
+pub use self::plan::Plan;
 use self::{
     load::{Load, Work},
+    plan::Figure,
     server::Server,
 };
 use anyhow::ensure;
-use std::path::PathBuf;
-
-/// What to measure.
-#[derive(Debug)]
-pub struct Plan {
-    /// A program that mounts a file system in memory: the directory, and options of `-o`.
-    pub memfs: PathBuf,
-    /// Where it is mounted.
-    pub within: PathBuf,
-    /// How often each is measured.
-    pub rounds: usize,
-    /// Milliseconds for each measurement.
-    pub millis: u64,
-    /// Numbers of threads.
-    pub threads: Vec<usize>,
-    /// Only works whose names contain one of these; all if empty.
-    pub works: Vec<String>,
-}
-
-/// Rate and processor time of one turn.
-#[derive(Debug, Clone, Copy)]
-struct Figure {
-    /// Operations a second.
-    rate: f64,
-    /// Microseconds of the processor for an operation, of programs and server together.
-    cost: f64,
-}
 
 /// The figures of a work with so many threads: of each round, first from `/dev/fuse`, then through
-/// io_uring.
+/// `io_uring`.
 struct Row {
     work: Work,
     threads: usize,

@@ -1,6 +1,6 @@
 //! A file system in memory, served by a process of its own.
 
-use super::{Plan, load::Work};
+use super::{load::Work, plan::Plan};
 use crate::rig;
 use anyhow::{Context, ensure};
 use std::{
@@ -33,6 +33,7 @@ impl Pair {
 }
 
 impl Server {
+    /// Two of them, with these options of `-o`.
     pub(super) fn pair(plan: &Plan, options: &str) -> anyhow::Result<Pair> {
         let server = |ttl| Self::new(&plan.memfs, &plan.within, options, ttl);
         Ok(Pair { forgetful: server("0")?, usual: server("3600")? })

@@ -4,7 +4,7 @@ use std::{fs, io};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// The kernel's switch for FUSE over io_uring.
+/// The kernel's switch for FUSE over `io_uring`.
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// How many CPUs the machine can have: the kernel wants a ring for each.

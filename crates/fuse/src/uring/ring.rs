@@ -41,7 +41,7 @@ const REGISTER: u64 = 1 << 32;
 pub(crate) struct Ring {
     /// Number of the CPU.
     pub(crate) cpu: u16,
-    ring: IoUring<squeue::Entry128, cqueue::Entry>,
+    io: IoUring<squeue::Entry128, cqueue::Entry>,
     state: Mutex<State>,
     finished: Arc<Finished>,
     payload: usize,
@@ -73,7 +73,7 @@ impl Ring {
     /// what waits for a slot in the kernel would not see them.
     pub(crate) fn new(cpu: u16, calls: &Arc<Calls>, payload: usize, depth: usize) -> io::Result<Self> {
         let depth = depth.max(1);
-        let ring = IoUring::<squeue::Entry128, cqueue::Entry>::builder()
+        let io = IoUring::<squeue::Entry128, cqueue::Entry>::builder()
             .setup_coop_taskrun()
             .setup_submit_all()
             .setup_cqsize((2 * depth as u32 + 2).next_power_of_two().max(2 * COMMANDS))
@@ -89,12 +89,12 @@ impl Ring {
         let slots = (0..depth).map(slot).collect();
         let state = Mutex::new(State { leader: 0 });
         let (runs, thread) = (AtomicU64::new(0), AtomicI32::new(0));
-        Ok(Self { cpu, ring, state, finished, payload, slots, runs, thread })
+        Ok(Self { cpu, io, state, finished, payload, slots, runs, thread })
     }
 
     /// Which descriptor of the kernel's device the commands are for.
     pub(crate) fn attach(&self, device: RawFd) -> io::Result<()> {
-        self.ring.submitter().register_files(&[device])
+        self.io.submitter().register_files(&[device])
     }
 
     /// Begins to take requests, with the calling thread as the leading one.
@@ -127,7 +127,7 @@ impl Ring {
         }
         loop {
             // SAFETY: only the leader uses the queue, under the lock.
-            let completion = unsafe { self.ring.completion_shared() }.next();
+            let completion = unsafe { self.io.completion_shared() }.next();
             let Some(completion) = completion else { return Next::Nothing };
             let (data, result) = (completion.user_data(), completion.result());
             if data == WAKE {
@@ -219,7 +219,7 @@ impl Ring {
         loop {
             // SAFETY: only the leader uses the queue, under the lock. What the commands point to is
             // the memory of slots, which lives as long as the ring, or is submitted before it ends.
-            let pushed = unsafe { self.ring.submission_shared().push(entry) };
+            let pushed = unsafe { self.io.submission_shared().push(entry) };
             match pushed {
                 Ok(()) => return Ok(()),
                 Err(_) => self.submit()?,
@@ -230,7 +230,7 @@ impl Ring {
     /// Submits the commands.
     pub(crate) fn submit(&self) -> io::Result<()> {
         loop {
-            match self.ring.submit() {
+            match self.io.submit() {
                 Ok(_) => return Ok(()),
                 Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
                 Err(why) => return Err(why),
@@ -243,7 +243,7 @@ impl Ring {
         if !self.finished.may_wait() {
             return Ok(());
         }
-        let waited = self.ring.submit_and_wait(1);
+        let waited = self.io.submit_and_wait(1);
         self.finished.waited();
         match waited {
             Err(why) if !matches!(why.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)) => {
@@ -318,9 +318,10 @@ fn entry(kind: u32, command: &RingCommand, data: u64, memory: Option<&[libc::iov
     let built = built.addr(memory.map(|memory| memory.as_ptr() as u64));
     let mut entry = built.build().user_data(data);
     if let Some(memory) = memory {
-        let len = (&raw mut entry).cast::<u8>().wrapping_add(LEN).cast::<u32>();
-        // SAFETY: an entry is a `struct io_uring_sqe` of 128 bytes, which is aligned for a u64.
-        unsafe { len.write(memory.len() as u32) };
+        let len = (memory.len() as u32).to_ne_bytes();
+        let place = (&raw mut entry).cast::<u8>().wrapping_add(LEN);
+        // SAFETY: an entry is a `struct io_uring_sqe` of 128 bytes.
+        unsafe { place.copy_from_nonoverlapping(len.as_ptr(), len.len()) };
     }
     entry
 }

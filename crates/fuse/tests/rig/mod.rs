@@ -73,7 +73,7 @@ pub struct Mounted {
 pub enum Transport {
     /// From `/dev/fuse`.
     Device,
-    /// Through io_uring.
+    /// Through `io_uring`.
     Rings,
 }
 
@@ -93,7 +93,7 @@ pub fn over_rings() -> bool {
     TRANSPORT.get() == Transport::Rings || env::var_os("PART_RINGS").is_some()
 }
 
-/// Whether the kernel has no FUSE over io_uring; says so.
+/// Whether the kernel has no FUSE over `io_uring`; says so.
 fn no_rings() -> bool {
     const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
     let on =

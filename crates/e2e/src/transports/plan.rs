@@ -1,0 +1,29 @@
+//! What is measured, and figures.
+
+use std::path::PathBuf;
+
+/// What to measure.
+#[derive(Debug)]
+pub struct Plan {
+    /// A program that mounts a file system in memory: the directory, and options of `-o`.
+    pub memfs: PathBuf,
+    /// Where it is mounted.
+    pub within: PathBuf,
+    /// How often each is measured.
+    pub rounds: usize,
+    /// Milliseconds for each measurement.
+    pub millis: u64,
+    /// Numbers of threads.
+    pub threads: Vec<usize>,
+    /// Only works whose names contain one of these; all if empty.
+    pub works: Vec<String>,
+}
+
+/// Rate and processor time of one turn.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Figure {
+    /// Operations a second.
+    pub(super) rate: f64,
+    /// Microseconds of the processor for an operation, of programs and server together.
+    pub(super) cost: f64,
+}

@@ -1,18 +1,17 @@
 /* Sluice: a file system in a volume, without a mount.
  *
- * Users are asserted, not authenticated: whoever reaches the database of a volume may say that it
- * is anybody.
+ * There is no authentication: a program that reaches the database of a volume may state any user.
  *
- * Handles are numbers. A function that returns a handle or a count returns a negative error number
- * if it failed, such as -ENOENT; one that returns int returns 0 or that. sluice_last_error() says
- * what happened to what. Every function may be called from any thread. After fork(), a child has to
- * open its volumes anew: the handles of its parent are -EBADF there.
+ * Handles are numbers. On failure, a function returns a negative error number, such as -ENOENT. On
+ * success, it returns a handle, a count or 0. sluice_last_error() gives the message: what failed,
+ * for what, and what to do. Every function may be called from any thread. After fork(), a child has
+ * to open its volumes anew: the handles of its parent are -EBADF there.
  *
  * Paths and names are bytes that end in NUL. Paths begin at the root of the volume, with or without
  * a slash. Pointers have to be valid during the call, and what is written must be used by nobody
  * else meanwhile; NULL is -EFAULT unless a function says otherwise.
  *
- * This file is made of crates/c/src by the tests of that crate. */
+ * The tests of the crate crates/c generate this file from crates/c/src. */
 
 #ifndef SLUICE_H
 #define SLUICE_H
@@ -21,47 +20,47 @@
 #include <stdint.h>
 
 /**
- * Of sluice_rename: an existing new name is an error.
+ * For sluice_rename: if the new name exists, the call fails.
  */
 #define SLUICE_RENAME_NOREPLACE 1
 
 /**
- * Of sluice_rename: both names are swapped.
+ * For sluice_rename: swap the two names.
  */
 #define SLUICE_RENAME_EXCHANGE 2
 
 /**
- * Of the nanoseconds of a time to set: the time of the call.
+ * For the nanoseconds of a time to set: set the time of the call.
  */
 #define SLUICE_TIME_NOW 4294967295
 
 /**
- * Of the nanoseconds of a time to set: this time is left as it is.
+ * For the nanoseconds of a time to set: leave this time as it is.
  */
 #define SLUICE_TIME_OMIT 4294967294
 
 /**
- * Of sluice_chown: the owner or the group is left as it is.
+ * For sluice_chown: leave the owner or the group as it is.
  */
 #define SLUICE_KEEP_ID 4294967295
 
 /**
- * Of sluice_setxattr: an existing attribute is an error.
+ * For sluice_setxattr: if the attribute exists, the call fails.
  */
 #define SLUICE_XATTR_CREATE 1
 
 /**
- * Of sluice_setxattr: that there is none is an error.
+ * For sluice_setxattr: if the attribute does not exist, the call fails.
  */
 #define SLUICE_XATTR_REPLACE 2
 
 /**
- * Which ACL: who may do what.
+ * Which ACL: the one that decides who may do what.
  */
 #define SLUICE_ACL_ACCESS 0
 
 /**
- * Which ACL: what children of a directory inherit.
+ * Which ACL: the one that new children of a directory inherit.
  */
 #define SLUICE_ACL_DEFAULT 1
 
@@ -270,30 +269,32 @@ extern "C" {
 const char *sluice_version(void);
 
 /**
- * What the last call of this thread that failed had to say: what happened, to what, and what to
- * do. Returns the number of bytes without the NUL that ends them; a message that is too long for
- * the buffer is cut.
+ * The message of the last failed call of this thread: what failed, for what, and what to do.
+ * Returns the number of bytes without the NUL that ends them; a message that is too long for the
+ * buffer is cut.
  */
 int64_t sluice_last_error(char *buffer, size_t size);
 
 /**
  * Opens a volume and returns its handle. `url` names its metadata, as for the command `sluice`.
  *
- * `options` is NULL, or a JSON object, or lines of `name=value`. There are the options of
- * `sluice mount` (`cache-dir`, `cache-size`, `buffer-size`, `read-only`, `subdir` and so on) and
- * these: `uid`, `gid`, `groups`, `superuser` and `umask`, or `user` by name, say who calls; by
- * default it is the user of the process, and root is a superuser. `superuser-name` and
+ * `options` is NULL, or a JSON object, or lines of `name=value`. An unknown name is an error.
+ * These options of `sluice mount` exist: `bucket`, `buffer-size`, `cache-dir`, `cache-size`,
+ * `heartbeat`, `max-downloads`, `max-readahead`, `max-uploads`, `no-bgjob`, `open-cache`,
+ * `prefetch`, `read-only`, `subdir` and `writeback`. `purpose` is what other clients see in place
+ * of a mount point. `uid`, `gid`, `groups`, `superuser` and `umask`, or `user` by name, say who
+ * calls; by default it is the user of the process, and root is a superuser. `superuser-name` and
  * `supergroup` say which names are superusers. `passwd-file` and `group-file` take the place of
- * `/etc/passwd` and `/etc/group`. A name in capital letters is a variable of the environment that
- * the command line would read, such as `META_PASSWORD`.
+ * `/etc/passwd` and `/etc/group`. A name in capital letters is an environment variable that the
+ * command line would read, such as `META_PASSWORD`.
  *
- * Handles that were opened with the same url and options share connections and memory.
+ * Handles that one process opened with the same url and options share connections and memory.
  */
 int64_t sluice_open(const char *url, const char *options);
 
 /**
- * The same volume as another user sees it: a further handle, which is closed by itself. `groups`
- * are `count` further groups. Nothing authenticates the user.
+ * Returns a second handle of the same volume, whose calls run as another user. Close it
+ * separately. `groups` are `count` further groups. Nothing authenticates the user.
  */
 int64_t sluice_as_user(int64_t volume,
                        uint32_t uid,
@@ -304,8 +305,9 @@ int64_t sluice_as_user(int64_t volume,
                        uint32_t umask);
 
 /**
- * As sluice_as_user, of a user and its groups by name. Either of `superuser` and `supergroup` may
- * be NULL: the name of the user who is a superuser, and of the group whose members are.
+ * Like sluice_as_user, with the name of the user, which also decides the groups. `superuser` is
+ * the name of the user who is a superuser, `supergroup` that of the group whose members are; each
+ * may be NULL.
  */
 int64_t sluice_as_name(int64_t volume,
                        const char *name,

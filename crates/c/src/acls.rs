@@ -5,15 +5,15 @@ use std::ffi::c_char;
 use sluice_fs::{Acl, AclEntry, AclRule};
 
 use crate::{
-    border::{Failure, Outcome, number, status},
+    border::{Outcome, invalid, number, status},
     handles,
     memory::{text, values, write_values},
     structs::SluiceAclEntry,
 };
 
-/// Which ACL: who may do what.
+/// Which ACL: the one that decides who may do what.
 pub const SLUICE_ACL_ACCESS: u32 = 0;
-/// Which ACL: what children of a directory inherit.
+/// Which ACL: the one that new children of a directory inherit.
 pub const SLUICE_ACL_DEFAULT: u32 = 1;
 
 /// An entry for the owner.
@@ -69,7 +69,7 @@ fn kind(which: u32) -> Outcome<Acl> {
     match which {
         SLUICE_ACL_ACCESS => Ok(Acl::Access),
         SLUICE_ACL_DEFAULT => Ok(Acl::Default),
-        _ => Err(Failure::invalid(format!("there is no ACL of kind {which}"))),
+        _ => Err(invalid(format!("there is no ACL of kind {which}"))),
     }
 }
 
@@ -90,7 +90,7 @@ fn to_rule(entries: &[SluiceAclEntry]) -> Outcome<AclRule> {
     let mut rule = AclRule::empty();
     for entry in entries {
         if entry.perm > 7 {
-            return Err(Failure::invalid(format!("permissions of an ACL: {}", entry.perm)));
+            return Err(invalid(format!("permissions of an ACL: {}", entry.perm)));
         }
         let perm = entry.perm as u16;
         let named = AclEntry { id: entry.id, perm };
@@ -101,7 +101,7 @@ fn to_rule(entries: &[SluiceAclEntry]) -> Outcome<AclRule> {
             SLUICE_ACL_GROUP => rule.groups.push(named),
             SLUICE_ACL_MASK => rule.mask = perm,
             SLUICE_ACL_OTHER => rule.other = perm,
-            tag => return Err(Failure::invalid(format!("an ACL has no entries of the kind {tag}"))),
+            tag => return Err(invalid(format!("an ACL has no entries of the kind {tag}"))),
         }
     }
     Ok(rule)

@@ -5,17 +5,17 @@ use std::ffi::c_char;
 use sluice_fs::{Access, SetTime, Time};
 
 use crate::{
-    border::{Failure, Outcome, status},
+    border::{Outcome, invalid, status},
     handles,
     memory::{put, text, values},
     structs::{SluiceStat, SluiceTime},
 };
 
-/// Of the nanoseconds of a time to set: the time of the call.
+/// For the nanoseconds of a time to set: set the time of the call.
 pub const SLUICE_TIME_NOW: u32 = 0xFFFF_FFFF;
-/// Of the nanoseconds of a time to set: this time is left as it is.
+/// For the nanoseconds of a time to set: leave this time as it is.
 pub const SLUICE_TIME_OMIT: u32 = 0xFFFF_FFFE;
-/// Of sluice_chown: the owner or the group is left as it is.
+/// For sluice_chown: leave the owner or the group as it is.
 pub const SLUICE_KEEP_ID: u32 = 0xFFFF_FFFF;
 
 /// Attributes of what a path leads to.
@@ -36,7 +36,7 @@ pub extern "C" fn sluice_lstat(volume: i64, path: *const c_char, stat: *mut Slui
 pub extern "C" fn sluice_access(volume: i64, path: *const c_char, mode: i32) -> i32 {
     status(|| {
         if mode & !7 != 0 {
-            return Err(Failure::invalid(format!("a mode of access that has no meaning: {mode}")));
+            return Err(invalid(format!("a mode of access that has no meaning: {mode}")));
         }
         Ok(handles::view(volume)?.fs.access(text(path)?, Access(mode as u8))?)
     })
@@ -79,6 +79,6 @@ fn set_time(time: SluiceTime) -> Outcome<Option<SetTime>> {
         SLUICE_TIME_OMIT => Ok(None),
         SLUICE_TIME_NOW => Ok(Some(SetTime::Now)),
         nsec if nsec < 1_000_000_000 => Ok(Some(SetTime::At(Time { sec: time.sec, nsec }))),
-        nsec => Err(Failure::invalid(format!("nanoseconds of a time: {nsec}"))),
+        nsec => Err(invalid(format!("nanoseconds of a time: {nsec}"))),
     }
 }

@@ -7,7 +7,7 @@ use std::{ffi::c_char, sync::Arc};
 use sluice_fs::OpenOptions;
 
 use crate::{
-    border::{Failure, Outcome, number, status},
+    border::{Outcome, invalid, number, status},
     handles::{self, Handle},
     memory::{bytes_out, put, text, values},
     structs::SluiceStat,
@@ -125,16 +125,13 @@ fn options(flags: i32, mode: u32) -> Outcome<OpenOptions> {
             .iter()
             .fold(libc::O_ACCMODE, |all, flag| all | flag);
     if flags & !known != 0 {
-        return Err(Failure::invalid(format!(
-            "flags of open that have no meaning here: {:#o}",
-            flags & !known
-        )));
+        return Err(invalid(format!("flags of open that have no meaning here: {:#o}", flags & !known)));
     }
     let (read, write) = match flags & libc::O_ACCMODE {
         libc::O_RDONLY => (true, false),
         libc::O_WRONLY => (false, true),
         libc::O_RDWR => (true, true),
-        _ => return Err(Failure::invalid("flags of open: read, write or both")),
+        _ => return Err(invalid("flags of open: read, write or both")),
     };
     let has = |flag| flags & flag != 0;
     Ok(OpenOptions::new()

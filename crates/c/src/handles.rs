@@ -1,8 +1,8 @@
-//! What the numbers stand for that programs hold.
+//! Maps handle numbers to objects.
 //!
-//! What must stay true: a number is never given twice, so one that was closed never means another
-//! thing. Numbers of a parent process mean nothing in its child: threads and connections behind
-//! them are those of the parent.
+//! What must stay true: a number is never used twice, so a closed handle never refers to another
+//! object. A child process cannot use the handles of its parent, because their threads and
+//! connections exist only in the parent.
 
 use std::{
     collections::HashMap,

@@ -1,16 +1,16 @@
-//! Volumes for programs in C and whatever calls C: `libsluice.so`, and `sdk/c/sluice.h`, which is
-//! made of these files.
+//! The library `libsluice.so`, for C and for languages that can call C. The header `sdk/c/sluice.h`
+//! is generated from these files.
 //!
 //! | module | what |
 //! |---|---|
-//! | `border` | how a call comes in and goes out: results, the last error, panics |
+//! | `border` | the boundary between C and Rust: results, the last error, panics |
 //! | `memory` | the memory of the caller; the one place that trusts it |
-//! | `handles`, `listing` | what the numbers stand for |
+//! | `handles`, `listing` | the objects behind handle numbers |
 //! | `options` | how a volume is opened, as text |
 //! | `structs` | the structures of the header |
 //! | `volumes`, `files`, `listings`, `names`, `attrs`, `xattrs`, `acls`, `trees` | the functions |
 //!
-//! What must stay true: a handle is a number, so one that is wrong is an error and no crash. No
+//! What must stay true: a handle is a number, so a wrong handle gives an error, not a crash. No
 //! panic leaves the library. Every function may be called from any thread.
 
 // SAFETY: a library for C exports names and reads memory that its caller passes. The names all

@@ -1,16 +1,16 @@
 //! The memory of the caller.
 //!
-//! What must stay true: this is the only file that follows a pointer. The functions are not marked
-//! `unsafe` although they trust their pointers: only exported functions call them, with what came
-//! from C, and the header tells C what it promises. Nothing else could be checked at a call. A null
-//! pointer is an error and no crash.
+//! What must stay true: this is the only file that follows a pointer. The functions trust their
+//! pointers but are not marked `unsafe`. Only exported functions call them, with pointers that C
+//! passed. The header states what C must guarantee. A caller in Rust could check nothing more. A
+//! null pointer gives an error, not a crash.
 
 use std::{
     ffi::{CStr, c_char},
     ptr, slice,
 };
 
-use crate::border::{Failure, Outcome};
+use crate::border::{Failure, Outcome, invalid};
 
 /// A text that ends in NUL, for as long as the call runs.
 pub(crate) fn text<'a>(pointer: *const c_char) -> Outcome<&'a [u8]> {
@@ -28,7 +28,7 @@ pub(crate) fn text_or_empty<'a>(pointer: *const c_char) -> Outcome<&'a [u8]> {
 
 /// A text in UTF-8.
 pub(crate) fn utf8<'a>(pointer: *const c_char) -> Outcome<&'a str> {
-    std::str::from_utf8(text_or_empty(pointer)?).map_err(|_| Failure::invalid("a text is not in UTF-8"))
+    std::str::from_utf8(text_or_empty(pointer)?).map_err(|_| invalid("a text is not in UTF-8"))
 }
 
 /// `count` values that the call reads.
@@ -88,7 +88,7 @@ fn check<T>(pointer: *const T, count: usize) -> Outcome<()> {
     }
     let fits = count.checked_mul(size_of::<T>()).is_some_and(|bytes| isize::try_from(bytes).is_ok());
     if !fits || !pointer.is_aligned() {
-        return Err(Failure::invalid("an argument is too large or not aligned"));
+        return Err(invalid("an argument is too large or not aligned"));
     }
     Ok(())
 }

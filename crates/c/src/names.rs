@@ -5,14 +5,14 @@ use std::ffi::c_char;
 use sluice_fs::RenameMode;
 
 use crate::{
-    border::{Failure, number, status},
+    border::{invalid, number, status},
     handles,
     memory::{put_bytes, text},
 };
 
-/// Of sluice_rename: an existing new name is an error.
+/// For sluice_rename: if the new name exists, the call fails.
 pub const SLUICE_RENAME_NOREPLACE: u32 = 1;
-/// Of sluice_rename: both names are swapped.
+/// For sluice_rename: swap the two names.
 pub const SLUICE_RENAME_EXCHANGE: u32 = 2;
 
 /// Makes a directory.
@@ -55,7 +55,7 @@ pub extern "C" fn sluice_rename(volume: i64, from: *const c_char, to: *const c_c
             0 => RenameMode::Replace,
             SLUICE_RENAME_NOREPLACE => RenameMode::NoReplace,
             SLUICE_RENAME_EXCHANGE => RenameMode::Exchange,
-            _ => return Err(Failure::invalid(format!("flags of rename that have no meaning: {flags}"))),
+            _ => return Err(invalid(format!("flags of rename that have no meaning: {flags}"))),
         };
         Ok(handles::view(volume)?.fs.rename(text(from)?, text(to)?, mode)?)
     })

@@ -1,7 +1,7 @@
 //! How a volume is opened, as text: a JSON object, or lines of `name=value`.
 //!
-//! What must stay true: a name that is not known is an error. The environment of the process is not
-//! read: what it would say is an option in capital letters.
+//! What must stay true: a name that is not known is an error. Environment variables are not read. A
+//! program passes such values as options of the same names, in capital letters.
 
 use std::{collections::HashMap, fs};
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use sluice_fs::{Accounts, Superusers, User};
 use sluice_open::{VolumeOptions, parse_flag};
 
-use crate::border::{Failure, Outcome};
+use crate::border::{Failure, Outcome, invalid};
 
 /// What a program wants to open.
 pub(crate) struct Wanted {
@@ -39,7 +39,7 @@ pub(crate) fn parse(text: &str) -> Outcome<Wanted> {
     let mut options = VolumeOptions::default();
     let mut variables = HashMap::new();
     for (name, value) in &pairs {
-        let wrong = |takes: &str| Failure::invalid(format!("{name}={value}: it takes {takes}"));
+        let wrong = |takes: &str| invalid(format!("{name}={value}: it takes {takes}"));
         match name.replace('_', "-").as_str() {
             "user" | "passwd-file" | "group-file" | "superuser-name" | "supergroup" => {}
             "uid" => user.uid = value.parse().map_err(|_| wrong("a number"))?,
@@ -55,7 +55,7 @@ pub(crate) fn parse(text: &str) -> Outcome<Wanted> {
             }
             known => {
                 if !options.set(known, value)? {
-                    return Err(Failure::invalid(format!("there is no option {name}")));
+                    return Err(invalid(format!("there is no option {name}")));
                 }
             }
         }
@@ -65,12 +65,12 @@ pub(crate) fn parse(text: &str) -> Outcome<Wanted> {
 
 /// A user by name.
 pub(crate) fn by_name(accounts: &Accounts, name: &str, superusers: &Superusers) -> Outcome<User> {
-    let unknown = || Failure::invalid(format!("there is no user {name} on this machine"));
+    let unknown = || invalid(format!("there is no user {name} on this machine"));
     accounts.user(name, superusers).ok_or_else(unknown)
 }
 
 fn groups(accounts: &Accounts, list: &str) -> Outcome<Vec<u32>> {
-    let unknown = |group: &str| Failure::invalid(format!("there is no group {group} on this machine"));
+    let unknown = |group: &str| invalid(format!("there is no group {group} on this machine"));
     list.split(',')
         .map(str::trim)
         .filter(|group| !group.is_empty())
@@ -92,7 +92,7 @@ fn accounts(passwd: Option<&str>, group: Option<&str>) -> Outcome<Accounts> {
 fn pairs(text: &str) -> Outcome<Vec<(String, String)>> {
     let text = text.trim();
     if text.starts_with('{') {
-        let wrong = |why: String| Failure::invalid(format!("the options are no JSON object: {why}"));
+        let wrong = |why: String| invalid(format!("the options are no JSON object: {why}"));
         let object: serde_json::Map<String, Value> =
             serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
         return object
@@ -109,7 +109,7 @@ fn pairs(text: &str) -> Outcome<Vec<(String, String)>> {
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
         .map(|line| {
             let pair = line.split_once('=').map(|(name, value)| (name.trim().into(), value.trim().into()));
-            pair.ok_or_else(|| Failure::invalid(format!("the option {line} is no NAME=VALUE")))
+            pair.ok_or_else(|| invalid(format!("the option {line} is no NAME=VALUE")))
         })
         .collect()
 }

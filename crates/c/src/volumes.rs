@@ -26,9 +26,9 @@ pub extern "C" fn sluice_version() -> *const c_char {
     VERSION.as_ptr()
 }
 
-/// What the last call of this thread that failed had to say: what happened, to what, and what to
-/// do. Returns the number of bytes without the NUL that ends them; a message that is too long for
-/// the buffer is cut.
+/// The message of the last failed call of this thread: what failed, for what, and what to do.
+/// Returns the number of bytes without the NUL that ends them; a message that is too long for the
+/// buffer is cut.
 #[unsafe(no_mangle)]
 pub extern "C" fn sluice_last_error(buffer: *mut c_char, size: usize) -> i64 {
     let message = last_message();
@@ -46,15 +46,17 @@ pub extern "C" fn sluice_last_error(buffer: *mut c_char, size: usize) -> i64 {
 
 /// Opens a volume and returns its handle. `url` names its metadata, as for the command `sluice`.
 ///
-/// `options` is NULL, or a JSON object, or lines of `name=value`. There are the options of
-/// `sluice mount` (`cache-dir`, `cache-size`, `buffer-size`, `read-only`, `subdir` and so on) and
-/// these: `uid`, `gid`, `groups`, `superuser` and `umask`, or `user` by name, say who calls; by
-/// default it is the user of the process, and root is a superuser. `superuser-name` and
+/// `options` is NULL, or a JSON object, or lines of `name=value`. An unknown name is an error.
+/// These options of `sluice mount` exist: `bucket`, `buffer-size`, `cache-dir`, `cache-size`,
+/// `heartbeat`, `max-downloads`, `max-readahead`, `max-uploads`, `no-bgjob`, `open-cache`,
+/// `prefetch`, `read-only`, `subdir` and `writeback`. `purpose` is what other clients see in place
+/// of a mount point. `uid`, `gid`, `groups`, `superuser` and `umask`, or `user` by name, say who
+/// calls; by default it is the user of the process, and root is a superuser. `superuser-name` and
 /// `supergroup` say which names are superusers. `passwd-file` and `group-file` take the place of
-/// `/etc/passwd` and `/etc/group`. A name in capital letters is a variable of the environment that
-/// the command line would read, such as `META_PASSWORD`.
+/// `/etc/passwd` and `/etc/group`. A name in capital letters is an environment variable that the
+/// command line would read, such as `META_PASSWORD`.
 ///
-/// Handles that were opened with the same url and options share connections and memory.
+/// Handles that one process opened with the same url and options share connections and memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn sluice_open(url: *const c_char, options: *const c_char) -> i64 {
     number(|| {
@@ -66,8 +68,8 @@ pub extern "C" fn sluice_open(url: *const c_char, options: *const c_char) -> i64
     })
 }
 
-/// The same volume as another user sees it: a further handle, which is closed by itself. `groups`
-/// are `count` further groups. Nothing authenticates the user.
+/// Returns a second handle of the same volume, whose calls run as another user. Close it
+/// separately. `groups` are `count` further groups. Nothing authenticates the user.
 #[unsafe(no_mangle)]
 pub extern "C" fn sluice_as_user(
     volume: i64,
@@ -86,8 +88,9 @@ pub extern "C" fn sluice_as_user(
     })
 }
 
-/// As sluice_as_user, of a user and its groups by name. Either of `superuser` and `supergroup` may
-/// be NULL: the name of the user who is a superuser, and of the group whose members are.
+/// Like sluice_as_user, with the name of the user, which also decides the groups. `superuser` is
+/// the name of the user who is a superuser, `supergroup` that of the group whose members are; each
+/// may be NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn sluice_as_name(
     volume: i64,

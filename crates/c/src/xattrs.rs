@@ -5,14 +5,14 @@ use std::ffi::c_char;
 use sluice_fs::XattrMode;
 
 use crate::{
-    border::{Failure, number, status},
+    border::{invalid, number, status},
     handles,
     memory::{put_bytes, text, values},
 };
 
-/// Of sluice_setxattr: an existing attribute is an error.
+/// For sluice_setxattr: if the attribute exists, the call fails.
 pub const SLUICE_XATTR_CREATE: i32 = 1;
-/// Of sluice_setxattr: that there is none is an error.
+/// For sluice_setxattr: if the attribute does not exist, the call fails.
 pub const SLUICE_XATTR_REPLACE: i32 = 2;
 
 /// Value of an extended attribute. Returns the number of its bytes; `-ERANGE` if they do not fit.
@@ -43,7 +43,7 @@ pub extern "C" fn sluice_setxattr(
             0 => XattrMode::Any,
             SLUICE_XATTR_CREATE => XattrMode::Create,
             SLUICE_XATTR_REPLACE => XattrMode::Replace,
-            _ => return Err(Failure::invalid(format!("flags of setxattr that have no meaning: {flags}"))),
+            _ => return Err(invalid(format!("flags of setxattr that have no meaning: {flags}"))),
         };
         Ok(handles::view(volume)?.fs.set_xattr(text(path)?, text(name)?, values(value, size)?, mode)?)
     })

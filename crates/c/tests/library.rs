@@ -1,5 +1,5 @@
-//! The library as C sees it: the header is that of the functions, and programs in C are compiled
-//! and run on a volume.
+//! Tests that the header matches the exported functions. Compiles C programs and runs them on a
+//! volume.
 
 #![allow(clippy::unwrap_used, reason = "a test panics when it fails")]
 

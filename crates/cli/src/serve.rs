@@ -25,7 +25,7 @@ use sluice_fuse::{Connection, Session, SessionHandle, VolumeFs};
 use sluice_meta::{Ended, Meta};
 use sluice_object::{ObjectStore, StoreConfig};
 use sluice_types::job;
-use sluice_vfs::{Journal, MetaIndex, Past, Vfs, VfsConfig};
+use sluice_vfs::{Journal, MetaIndex, PreviousState, Vfs, VfsConfig};
 
 use crate::{
     backup::Backups,
@@ -59,7 +59,7 @@ pub(crate) struct ResumedMount {
     /// Of the kernel's device.
     pub(crate) devices: Vec<OwnedFd>,
     /// What it left to be known.
-    pub(crate) past: Past,
+    pub(crate) past: PreviousState,
 }
 
 /// What to serve, and how.

@@ -194,7 +194,7 @@ fn fill(engine: &dyn Engine) {
 
 /// The dump of the volume itself.
 const fn options(keep_secrets: bool, skip_trash: bool) -> DumpOptions {
-    DumpOptions { root: Ino::ROOT, keep_secrets, skip_trash, threads: 3, gentle: false }
+    DumpOptions { root: Ino::ROOT, keep_secrets, skip_trash, threads: 3, throttled: false }
 }
 
 fn direct(engine: &dyn Engine, options: &DumpOptions) -> String {

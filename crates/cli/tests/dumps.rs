@@ -235,7 +235,7 @@ fn dumps_show_one_moment(engine: &dyn Engine) {
     fill(engine);
     let (enough, moved) = (AtomicBool::new(false), AtomicU64::new(0));
     let whole =
-        DumpOptions { root: Ino::ROOT, keep_secrets: false, skip_trash: true, threads: 4, gentle: false };
+        DumpOptions { root: Ino::ROOT, keep_secrets: false, skip_trash: true, threads: 4, throttled: false };
     let load = LoadOptions { threads: 2 };
     thread::scope(|scope| {
         let _enough = Enough(&enough);

@@ -45,8 +45,9 @@ fn volume() -> Volume {
 /// A member with a cache of its own, by a name in the folder.
 fn member(volume: &mut Volume, name: &str, more: &[&str]) -> PathBuf {
     volume.cache = format!("cache-{name}");
-    let flags = ["--cache-group", "g", "--group-ip", "127.0.0.1", "--free-space-ratio", "0"];
-    volume.mount(name, &[&flags, more].concat())
+    let group = ["--cache-group", "g", "--group-ip", "127.0.0.1", "--free-space-ratio", "0"];
+    let flags = [&group[..], &["--metrics", "127.0.0.1:0", "--heartbeat", "1"]].concat();
+    volume.mount(name, &[&flags[..], more].concat())
 }
 
 /// A client that only takes, and keeps nothing on disk.
@@ -58,6 +59,20 @@ fn read_all(mount: &Path) {
     for file in 0..FILES {
         assert!(fs::read(mount.join(format!("file{file}"))).expect("read") == content(file), "file{file}");
     }
+}
+
+/// `status --more` shows what each member served. A member says where its metrics are with its
+/// first heartbeat.
+fn hit_rates_are_shown(volume: &Volume, members: usize) {
+    until("the members say where their metrics are", || {
+        let status = ok(&["status", "--more", &volume.meta]);
+        let status: serde_json::Value = serde_json::from_str(&status).expect("status prints JSON");
+        let shown = status["CacheGroups"].as_array().expect("the members");
+        assert_eq!(shown.len(), members, "{shown:?}");
+        let rates: Vec<f64> = shown.iter().filter_map(|member| member["HitRate"].as_f64()).collect();
+        assert!(rates.iter().all(|rate| *rate > 0.0 && *rate < 1.0), "{shown:?}");
+        rates.len() == members && shown.iter().all(|member| member["ServedBytes"].as_u64() > Some(0))
+    });
 }
 
 #[test]
@@ -78,6 +93,7 @@ fn the_object_store_is_read_once_however_many_mounts_read() {
         read_all(mount);
     }
     assert!((from_store(&members) - read).abs() < f64::EPSILON, "members have each other's blocks");
+    hit_rates_are_shown(&volume, members.len());
     for mount in takers.iter().chain(&members) {
         volume.umount(mount);
     }

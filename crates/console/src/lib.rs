@@ -19,6 +19,7 @@ mod quotas;
 mod rates;
 mod reports;
 mod scrape;
+mod served;
 mod server;
 mod settings;
 mod survey;
@@ -26,5 +27,6 @@ mod watch;
 
 pub use access::OnToken;
 pub use console::{Config, Console};
+pub use served::{Served, served};
 pub use survey::Opened;
 pub use watch::{Open, Volume};

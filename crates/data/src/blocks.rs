@@ -29,13 +29,15 @@ use crate::{
     cache::{DiskCache, SecondChance},
     config::DataConfig,
     flight::{Flights, Leader, Role},
-    gate::{Gate, until},
     layout::{BlockKey, Layout},
     peers::{OwnerAction, Peers},
+    request_limit::{RequestLimit, until},
     staging::Staging,
     stats::Stats,
 };
 
+/// Share of the buffer size for buffers that are kept while nobody uses them.
+const IDLE_SHARE: u64 = 8;
 /// How often a block with wrong bytes is fetched before it counts as damaged.
 const TRIES_DAMAGED: u32 = 3;
 /// Pauses between tries of an upload: the first one, doubling up to the last.
@@ -74,11 +76,11 @@ pub(crate) struct BlockStore {
     peers: Option<Arc<dyn Peers>>,
     store_reads: store_reads::StoreReads,
     flights: Arc<Flights>,
-    uploads: Gate,
-    downloads: Gate,
+    uploads: RequestLimit,
+    downloads: RequestLimit,
     /// Downloads of whole blocks, which take memory.
-    wholes: Gate,
-    deletes: Gate,
+    wholes: RequestLimit,
+    deletes: RequestLimit,
     prefetches: Arc<Semaphore>,
     /// Blocks that are fetched for the cache files or written to them.
     warms: Semaphore,
@@ -104,7 +106,7 @@ impl BlockStore {
             layout: Layout { block_size: config.block_size, hash_prefix: config.hash_prefix },
             stats,
             budget: Budget::new(
-                config.buffer_size,
+                config.buffer_size - sluice_object::keep_idle(config.buffer_size / IDLE_SHARE),
                 disk.as_ref().map(|disk| disk.queued()).unwrap_or_default(),
             ),
             synced: config.sync_store.then(|| Arc::clone(&store)),
@@ -116,10 +118,10 @@ impl BlockStore {
             peers: config.peers.clone(),
             store_reads: store_reads::StoreReads::default(),
             flights: Arc::default(),
-            uploads: Gate::new(config.max_uploads),
-            downloads: Gate::new(config.max_downloads),
-            wholes: Gate::new(config.wholes()),
-            deletes: Gate::new(config.max_deletes),
+            uploads: RequestLimit::new(config.max_uploads),
+            downloads: RequestLimit::new(config.max_downloads),
+            wholes: RequestLimit::new(config.wholes()),
+            deletes: RequestLimit::new(config.max_deletes),
             prefetches: Arc::new(Semaphore::new(config.prefetch)),
             warms: Semaphore::new(config.warms()),
             compression: config.compression,
@@ -438,11 +440,11 @@ impl BlockStore {
     /// Waits for a permit to send a request to the store.
     async fn permit<'a>(
         &self,
-        gate: &'a Gate,
+        limit: &'a RequestLimit,
         action: &'static str,
         key: BlockKey,
     ) -> Result<SemaphorePermit<'a>, ObjectError> {
-        gate.place(self.give_up).await.map_err(|reason| self.unavailable(action, key, reason))
+        limit.permit(self.give_up).await.map_err(|reason| self.unavailable(action, key, reason))
     }
 
     fn damaged(&self, key: BlockKey, reason: &str) -> ObjectError {

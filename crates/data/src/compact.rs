@@ -13,8 +13,8 @@ use sluice_types::{FsError, FsResult, Ino, Interrupt, Slice};
 use tokio::task::JoinHandle;
 
 use crate::{
+    assembly::{Assembly, Piece},
     blocks::BlockStore,
-    cover::{Cover, Piece},
     error::not_stored,
     layout::{cut, visible},
     pool::Pool,
@@ -289,16 +289,16 @@ impl Compactor {
 
     /// The bytes of the plan between two offsets of the chunk.
     fn gather(&self, plan: &Plan, from: u32, to: u32) -> Result<Bytes, ObjectError> {
-        let mut cover = Cover::new(from, to);
+        let mut assembly = Assembly::new(from, to);
         let first = plan.pieces.partition_point(|piece| piece.end() <= from);
         for piece in plan.pieces[first..].iter().take_while(|piece| piece.pos < to) {
-            cover.fill(piece.pos, piece.end(), |from, to, found| {
+            assembly.fill(piece.pos, piece.end(), |from, to, found| {
                 found.extend(self.blocks.layout.parts(cut(*piece, from, to)).map(Piece::Block));
             });
         }
         let mut out = Vec::new();
         let never = Interrupt::never();
-        cover.assemble(&mut out, |part| {
+        assembly.assemble(&mut out, |part| {
             self.blocks.read(part.block, part.from..part.from + part.len, &never)
         })?;
         if out.len() == 1 {

@@ -25,6 +25,7 @@ pub struct DataConfig {
     /// Memory in bytes for data that is not uploaded yet, for blocks under way and for blocks
     /// cached in memory. Writers slow down when this much is in use without the cache, and stop
     /// when twice as much is in use in all. Blocks that are being read take up to half of it more.
+    /// Up to an eighth of it is kept for buffers that are idle for a moment.
     pub buffer_size: u64,
     /// How far to read ahead of a sequential reader, bytes; 0 for 8 blocks.
     pub max_readahead: u64,

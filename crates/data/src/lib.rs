@@ -4,22 +4,22 @@
 //!
 //! What must stay true: nothing here names a metadata engine, and no layer above sees an object.
 
+mod assembly;
 mod blocks;
 mod budget;
 mod cache;
 mod compact;
 mod config;
-mod cover;
 mod error;
 mod flight;
 mod free_space;
-mod gate;
 mod index;
 mod layout;
-mod pace;
 mod peers;
 mod pool;
 mod read;
+mod read_ahead_windows;
+mod request_limit;
 mod staged_upload;
 mod staging;
 mod stats;

@@ -1,7 +1,7 @@
 //! A few threads for work that blocks on metadata: background commits and compactions.
 //!
-//! What must stay true: a job never waits for an object store that itself waits for a job. A job
-//! that panics does not end its thread.
+//! What must stay true: a job never waits for a request to the object store that needs another job
+//! to finish: that would be a deadlock. A job that panics does not end its thread.
 
 use std::{
     collections::VecDeque,

@@ -18,12 +18,12 @@ use sluice_object::ObjectError;
 use sluice_types::{CHUNK_SIZE, FsError, FsResult, Ino, Interrupt, Slice};
 
 use crate::{
+    assembly::{Assembly, Piece},
     blocks::BlockStore,
     compact::Compactor,
-    cover::{Cover, Piece},
     layout::{Part, cut, visible},
-    pace::Pace,
     pool::Pool,
+    read_ahead_windows::ReadAheadWindows,
     streams::Streams,
     write::Flusher,
 };
@@ -45,14 +45,14 @@ pub(crate) struct ReadContext {
     /// The threads that look up chunks for read-ahead.
     pub(crate) pool: Pool,
     pub(crate) readahead: u64,
-    pub(crate) pace: Pace,
+    pub(crate) windows: ReadAheadWindows,
 }
 
 /// Reads one open file, and detects sequential reads. Any number of threads may use it at once.
 #[derive(Debug)]
 pub struct FileReader {
     ino: Ino,
-    /// Its number in [`Pace`].
+    /// Its number in [`ReadAheadWindows`].
     number: u64,
     context: Arc<ReadContext>,
     streams: Mutex<Streams>,
@@ -73,7 +73,7 @@ impl FileReader {
     pub(crate) fn new(ino: Ino, context: Arc<ReadContext>) -> Self {
         Self {
             ino,
-            number: context.pace.enter(),
+            number: context.windows.enter(),
             context,
             streams: Mutex::default(),
             resolved: Mutex::default(),
@@ -114,12 +114,12 @@ impl FileReader {
 
     /// Records a read. Returns the range to fetch for it and ahead of it.
     fn observe(&self, offset: u64, len: u64) -> Option<Range<u64>> {
-        let ReadContext { blocks, pace, readahead, .. } = &*self.context;
+        let ReadContext { blocks, windows, readahead, .. } = &*self.context;
         let block = u64::from(blocks.layout.block_size);
-        let most = pace.share(blocks.memory_capacity(), block, *readahead);
+        let most = windows.size(blocks.memory_capacity(), block, *readahead);
         let mut streams = self.streams.lock();
         let ahead = streams.observe(offset, len, block, most)?;
-        pace.note(self.number, streams.running());
+        windows.note(self.number, streams.running());
         Some(ahead)
     }
 
@@ -136,11 +136,11 @@ impl FileReader {
         let begin = out.len();
         let mut missing: Vec<String> = Vec::new();
         loop {
-            let mut cover = self.cover(index, from, to, interrupt)?;
+            let mut assembly = self.assembly(index, from, to, interrupt)?;
             found();
-            fetch_together(blocks, cover.pieces());
+            fetch_together(blocks, assembly.pieces());
             let read = |part: Part| blocks.read(part.block, part.from..part.from + part.len, interrupt);
-            let Err(error) = cover.assemble(out, read) else { return Ok(()) };
+            let Err(error) = assembly.assemble(out, read) else { return Ok(()) };
             if interrupt.is_set() {
                 return Err(FsError::Interrupted);
             }
@@ -174,23 +174,23 @@ impl FileReader {
     }
 
     /// Finds the sources of the bytes of a range.
-    fn cover(&self, index: u32, from: u32, to: u32, interrupt: &Interrupt) -> FsResult<Cover> {
-        let mut cover = Cover::new(from, to);
+    fn assembly(&self, index: u32, from: u32, to: u32, interrupt: &Interrupt) -> FsResult<Assembly> {
+        let mut assembly = Assembly::new(from, to);
         // Uncommitted data first: once it is gone from the writer, the records contain it.
         if let Some(writer) = self.context.flusher.find(self.ino) {
-            writer.show(index, &mut cover);
+            writer.show(index, &mut assembly);
         }
-        if let Some((from, to)) = cover.span() {
+        if let Some((from, to)) = assembly.span() {
             let records = self.context.index.slices(self.ino, index, false, interrupt)?;
             let shown = self.resolve(index, records);
             let first = shown.partition_point(|piece| piece.end() <= from);
             for piece in shown[first..].iter().take_while(|piece| piece.pos < to) {
-                cover.fill(piece.pos, piece.end(), |from, to, found| {
+                assembly.fill(piece.pos, piece.end(), |from, to, found| {
                     found.extend(self.context.blocks.layout.parts(cut(*piece, from, to)).map(Piece::Block));
                 });
             }
         }
-        Ok(cover)
+        Ok(assembly)
     }
 
     /// Resolves the records of a chunk.
@@ -254,7 +254,7 @@ impl FileReader {
 
 impl Drop for FileReader {
     fn drop(&mut self) {
-        self.context.pace.leave(self.number);
+        self.context.windows.leave(self.number);
     }
 }
 

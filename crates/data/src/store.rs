@@ -26,10 +26,10 @@ use crate::{
     error::{DataError, WarmError},
     index::ChunkIndex,
     layout::{BlockKey, Layout},
-    pace::Pace,
     peers::OwnerAction,
     pool::Pool,
     read::{FileReader, ReadContext},
+    read_ahead_windows::ReadAheadWindows,
     staging::Staging,
     stats::Stats,
     write::{FileWriter, Flusher, OpenWriter, SliceIds, WriteContext},
@@ -128,7 +128,7 @@ impl DataStore {
             compactor,
             pool: aheads.clone(),
             readahead,
-            pace: Pace::default(),
+            windows: ReadAheadWindows::default(),
         });
         Ok(Self { blocks, write, read, disk, pools: [commits, aheads, compactions], runtime: own })
     }

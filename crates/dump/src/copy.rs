@@ -1,5 +1,5 @@
-//! A JSON dump by way of a copy: the volume is read in the order of its tables, as fast as its
-//! database returns it, into files. Then these are brought into the order of the tree.
+//! A JSON dump in two steps. First the records are read in the order of the tables, at full speed,
+//! into temporary files. Then the files are sorted into the order of the tree.
 //!
 //! What must stay true: the copy is of one moment, and the snapshot of that moment is gone before
 //! anything else is done with the copy. While a database keeps a snapshot, it keeps old versions of
@@ -32,10 +32,10 @@ use crate::{
     head::{acls, head},
     json::{Head, Writer},
     log::LogEnd,
-    patience::patiently,
     records::read_all,
-    share::Pace,
+    retry::retry,
     source::Source,
+    throttle::WorkThrottle,
     tree::{no_trash, write_trees},
 };
 
@@ -88,7 +88,7 @@ impl LocalCopy {
 
     /// Writes what [`dump_json`](crate::dump_json) would have written at that moment, and gives
     /// `out` back. `progress` hears of entries. Takes as much room again in the folder as the copy.
-    /// If the options say `gentle`, it pauses for most of the time, up to some minutes.
+    /// If the options say `throttled`, it pauses for most of the time, up to some minutes.
     ///
     /// # Errors
     /// If the folder of the copy or `out` cannot be written.
@@ -102,24 +102,25 @@ impl LocalCopy {
         let mut sorter = Sorter::new(&SortSpace { dir: dir.clone(), ..SortSpace::default() });
         pieces.rewind()?;
         let mut input = BufReader::with_capacity(BUFFER, pieces);
-        let (mut piece, mut pace) = (Vec::new(), Pace::new(options.gentle));
+        let (mut piece, mut throttle) = (Vec::new(), WorkThrottle::new(options.throttled));
         while get(&mut input, &mut piece)? {
             sorter.add(&piece)?;
-            pace.step();
+            throttle.step();
         }
         // Its room is needed.
         drop(input);
-        let (dirs, found) = Dirs::new(&sorter.sorted()?, &dir, acls, &[Ino::ROOT, Ino::TRASH], &mut pace)?;
+        let (dirs, found) =
+            Dirs::new(&sorter.sorted()?, &dir, acls, &[Ino::ROOT, Ino::TRASH], &mut throttle)?;
         let of = |ino| found.iter().find(|node| node.ino == ino).cloned();
         let mut roots = vec![of(Ino::ROOT).ok_or(DumpError::NoDirectory(Ino::ROOT))?];
         if !options.skip_trash {
             roots.push(of(Ino::TRASH).unwrap_or_else(no_trash));
         }
         let mut writer = Writer::new(out, &head);
-        let pace = RefCell::new(pace);
+        let throttle = RefCell::new(throttle);
         write_trees(&dirs, roots, &mut writer, &|count| {
             progress(count);
-            pace.borrow_mut().step();
+            throttle.borrow_mut().step();
         })?;
         writer.finish()
     }
@@ -132,7 +133,7 @@ impl LocalCopy {
 /// # Errors
 /// If the database cannot be asked.
 pub fn is_faster_by_copy(engine: &dyn Engine) -> Result<bool, DumpError> {
-    let inodes = patiently(|| engine.read(&[Read::Get(Key::Counter(Counter::TotalInodes))]))?;
+    let inodes = retry(|| engine.read(&[Read::Get(Key::Counter(Counter::TotalInodes))]))?;
     let is_large = matches!(inodes[..], [Found::Row(Some(Row::Counter(_, inodes)))] if inodes >= LARGE);
     Ok(is_large && has_snapshots(engine)?)
 }
@@ -142,5 +143,5 @@ pub fn is_faster_by_copy(engine: &dyn Engine) -> Result<bool, DumpError> {
 /// # Errors
 /// If the database cannot be asked.
 pub fn has_snapshots(engine: &dyn Engine) -> Result<bool, DumpError> {
-    Ok(patiently(|| engine.snapshot(1))?.is_some())
+    Ok(retry(|| engine.snapshot(1))?.is_some())
 }

@@ -10,13 +10,13 @@ mod head;
 pub mod json;
 mod load;
 mod log;
-mod patience;
-mod place;
 mod records;
-mod share;
+mod retry;
 mod slice_refs;
 mod source;
 mod store;
+mod target;
+mod throttle;
 mod tree;
 
 use sluice_types::Ino;
@@ -41,7 +41,7 @@ pub struct DumpOptions {
     pub threads: usize,
     /// Whether the database is left to others for most of the time: a volume of up to a million
     /// files takes twenty times as long, larger ones some minutes more.
-    pub gentle: bool,
+    pub throttled: bool,
 }
 
 /// How to load.

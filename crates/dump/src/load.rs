@@ -12,10 +12,10 @@ use crate::{
     DumpError, LoadOptions, binary,
     build::Builder,
     json,
-    patience::patiently,
-    place::{finish, prepare},
+    retry::retry,
     slice_refs::SliceRefs,
     store::{BATCH, in_batches, stored},
+    target::{finish, prepare},
 };
 
 /// Loads the JSON dump `input` into `engine`, which holds nothing. `progress` hears of records.
@@ -126,7 +126,7 @@ fn parse(setting: &[u8]) -> Result<VolumeFormat, DumpError> {
 }
 
 fn parent_of(engine: &dyn Engine, ino: Ino) -> Result<Ino, DumpError> {
-    match patiently(|| engine.read(&[Question::Get(Key::Node(ino))]))?.into_iter().next() {
+    match retry(|| engine.read(&[Question::Get(Key::Node(ino))]))?.into_iter().next() {
         Some(Found::Row(Some(Row::Node(_, attr)))) => Ok(attr.parent),
         _ => Err(DumpError::Text(format!("node {ino} is not in the database any more"))),
     }

@@ -10,7 +10,7 @@ use sluice_meta::{
     engine::{ChangeLog, Engine, EngineError, LogLine},
 };
 
-use crate::{DumpError, patience::patiently};
+use crate::{DumpError, retry::retry};
 
 /// Lines that are read at once.
 const PAGE: usize = 1000;
@@ -30,7 +30,7 @@ impl LogEnd {
         // This is the first request: if there is no answer, the URL may be wrong.
         let Some(format) = Meta::load_format(engine)? else { return Ok(Self::default()) };
         match engine.change_log() {
-            Some(log) if format.change_log => Ok(patiently(|| Self::of(log))?),
+            Some(log) if format.change_log => Ok(retry(|| Self::of(log))?),
             _ => Ok(Self::default()),
         }
     }

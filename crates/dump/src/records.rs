@@ -47,7 +47,7 @@ const APART: [&[Scan]; 3] = [
 const MIXED: [&[Scan]; 1] = [&OTHERS];
 
 /// Writes the volume of `engine` to `out`, and gives `out` back. `progress` hears of records. All
-/// of the volume is written; of the options only `keep_secrets` and `gentle` count.
+/// of the volume is written; of the options only `keep_secrets` and `throttled` count.
 ///
 /// # Errors
 /// If the database cannot be read, or `out` cannot be written.
@@ -58,7 +58,7 @@ pub fn dump_binary<W: Write>(
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<W, DumpError> {
     let log = LogEnd::read(engine)?;
-    let source = &Source::now(engine, APART.len(), options.gentle)?;
+    let source = &Source::now(engine, APART.len(), options.throttled)?;
     let lanes: &[&[Scan]] = if source.is_mixed { &MIXED } else { &APART };
     let mut writer = Writer::new(out);
     writer.write(Row::Setting(setting(source, options.keep_secrets)?))?;

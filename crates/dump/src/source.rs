@@ -8,14 +8,14 @@ use sluice_meta::{
     schema::{Counter, Key, Row},
 };
 
-use crate::{patience::patiently, share::Share};
+use crate::{retry::retry, throttle::ReadThrottle};
 
 /// A volume that is read.
 pub(crate) struct Source<'e> {
     seen: Seen<'e>,
     /// Whether a scan of one kind of record about inodes reads all the others, too.
     pub(crate) is_mixed: bool,
-    share: Option<Share>,
+    throttle: Option<ReadThrottle>,
 }
 
 enum Seen<'e> {
@@ -26,27 +26,27 @@ enum Seen<'e> {
 }
 
 impl<'e> Source<'e> {
-    /// The volume of `engine` as it is now, for so many threads. If `gentle`, the database is left
-    /// to others for most of the time.
-    pub(crate) fn now(engine: &'e dyn Engine, readers: usize, gentle: bool) -> Result<Self, EngineError> {
+    /// The volume of `engine` as it is now, for so many threads. If `throttled`, the database is
+    /// left to others for most of the time.
+    pub(crate) fn now(engine: &'e dyn Engine, readers: usize, throttled: bool) -> Result<Self, EngineError> {
         let mut source =
-            Self { seen: Self::seen(engine, readers)?, is_mixed: engine.is_mixed(), share: None };
-        if gentle {
+            Self { seen: Self::seen(engine, readers)?, is_mixed: engine.is_mixed(), throttle: None };
+        if throttled {
             let inodes = source.read(&[Read::Get(Key::Counter(Counter::TotalInodes))])?;
             let inodes = match inodes.first() {
                 Some(Found::Row(Some(Row::Counter(_, inodes)))) => *inodes,
                 _ => 0,
             };
-            source.share = Some(Share::new(inodes));
+            source.throttle = Some(ReadThrottle::new(inodes));
         }
         Ok(source)
     }
 
     fn seen(engine: &'e dyn Engine, readers: usize) -> Result<Seen<'e>, EngineError> {
-        if let Some(moment) = patiently(|| engine.snapshot(readers))? {
+        if let Some(moment) = retry(|| engine.snapshot(readers))? {
             return Ok(Seen::Moment(moment));
         }
-        let sessions = patiently(|| engine.scan(Scan::Sessions, None, 1))?;
+        let sessions = retry(|| engine.scan(Scan::Sessions, None, 1))?;
         if !sessions.rows.is_empty() {
             tracing::warn!(
                 "clients have the volume open, and {} cannot show one moment of it: of what they change meanwhile the \
@@ -74,9 +74,9 @@ impl<'e> Source<'e> {
     }
 
     fn gently<T>(&self, ask: impl FnMut() -> Result<T, EngineError>) -> Result<T, EngineError> {
-        match &self.share {
-            Some(share) => share.read(|| patiently(ask)),
-            None => patiently(ask),
+        match &self.throttle {
+            Some(throttle) => throttle.read(|| retry(ask)),
+            None => retry(ask),
         }
     }
 

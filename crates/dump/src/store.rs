@@ -16,7 +16,7 @@ use sluice_meta::{
     schema::{Key, Row},
 };
 
-use crate::{DumpError, LoadOptions, fetch::join, patience::patiently};
+use crate::{DumpError, LoadOptions, fetch::join, retry::retry};
 
 /// Records that are handed on at once.
 pub(crate) const BATCH: usize = 4000;
@@ -96,7 +96,7 @@ fn gathered(receiver: &Receiver<Vec<Row>>, size: usize) -> Vec<Row> {
 
 /// Stores records that are new, or were stored before.
 fn store(engine: &dyn Engine, rows: &[Row]) -> Result<(), EngineError> {
-    match patiently(|| engine.load(rows)) {
+    match retry(|| engine.load(rows)) {
         Err(EngineError::Conflict(_)) => {
             let each: BTreeMap<Key, &Row> = rows.iter().map(|row| (row.key(), row)).collect();
             let rows: Vec<&Row> = each.into_values().collect();
@@ -111,5 +111,5 @@ fn store(engine: &dyn Engine, rows: &[Row]) -> Result<(), EngineError> {
 /// Commits writes that may be made twice.
 pub(crate) fn commit(engine: &dyn Engine, writes: Vec<Write>) -> Result<(), EngineError> {
     let commit = Commit { writes, ..Commit::default() };
-    patiently(|| engine.commit(&commit))
+    retry(|| engine.commit(&commit))
 }

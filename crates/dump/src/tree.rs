@@ -32,7 +32,7 @@ pub fn dump_json<W: Write>(
 ) -> Result<W, DumpError> {
     let log = LogEnd::read(engine)?;
     // The thread that writes reads, too, what nobody read ahead.
-    let source = &Source::now(engine, options.threads.max(1) + 1, options.gentle)?;
+    let source = &Source::now(engine, options.threads.max(1) + 1, options.throttled)?;
     let mut head = head(source, options.keep_secrets)?;
     (head.last_logged, head.lines) = (log.last, log.lines);
     let mut writer = Writer::new(out, &head);

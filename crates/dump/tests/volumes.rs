@@ -26,7 +26,7 @@ fn json() -> Vec<u8> {
 
 const LOAD: LoadOptions = LoadOptions { threads: 4 };
 const DUMP: DumpOptions =
-    DumpOptions { root: Ino::ROOT, keep_secrets: false, skip_trash: false, threads: 4, gentle: false };
+    DumpOptions { root: Ino::ROOT, keep_secrets: false, skip_trash: false, threads: 4, throttled: false };
 
 fn loaded(load: impl FnOnce(&MemEngine) -> Result<(), DumpError>) -> MemEngine {
     let engine = MemEngine::new();

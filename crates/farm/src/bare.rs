@@ -51,12 +51,12 @@ impl What {
     }
 }
 
-/// Serves one connection after the other until it is killed. Says where.
+/// Serves each connection in a thread of its own until it is killed. Says where.
 pub(crate) fn run(what: What, dir: &Path) -> Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let path = dir.join("bare");
     std::fs::write(&path, vec![7; what.answer()])?;
-    let file = File::open(&path)?;
+    let file = Arc::new(File::open(&path)?);
     let tls = if what.is_encrypted() { Some(config()?) } else { None };
     let print = tls.as_ref().map(|(_, cert)| hex::encode(cert));
     println!("{} {}", listener.local_addr()?.port(), print.unwrap_or_default());
@@ -64,14 +64,17 @@ pub(crate) fn run(what: What, dir: &Path) -> Result<()> {
     loop {
         let (stream, _) = listener.accept()?;
         stream.set_nodelay(true)?;
+        let (tls, file) = (tls.as_ref().map(|(config, _)| Arc::clone(config)), Arc::clone(&file));
         // The end of a connection is an error, too.
-        let _ = match &tls {
-            Some((config, _)) => ServerConnection::new(Arc::clone(config))
-                .map_err(anyhow::Error::from)
-                .and_then(|session| send(what, StreamOwned::new(session, stream))),
-            None if what == What::Sendfile => send_file(stream, &file, what.answer()),
-            None => send(what, stream),
-        };
+        drop(std::thread::spawn(move || serve(what, stream, &file, tls)));
+    }
+}
+
+fn serve(what: What, stream: TcpStream, file: &File, tls: Option<Arc<ServerConfig>>) -> Result<()> {
+    match tls {
+        Some(config) => send(what, StreamOwned::new(ServerConnection::new(config)?, stream)),
+        None if what == What::Sendfile => send_file(stream, file, what.answer()),
+        None => send(what, stream),
     }
 }
 

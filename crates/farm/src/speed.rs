@@ -23,6 +23,11 @@ use crate::{
     node::{Fixed, LARGE, LARGES, SMALL, SMALLS, block, ring},
 };
 
+/// Connections of a client to a member.
+const LINKS: usize = 2;
+/// Requests for large blocks that are under way at once.
+const LARGE_DEPTH: usize = 4;
+
 #[derive(Args)]
 pub(crate) struct Speed {
     /// Directory for the cache that is served
@@ -33,7 +38,7 @@ pub(crate) struct Speed {
     seconds: u64,
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Connections of the clients, two for each
+    /// Clients, each with two connections
     #[arg(long, default_value_t = 4)]
     clients: usize,
     /// Requests that are under way at once
@@ -112,7 +117,7 @@ impl Speed {
             backup: false,
         };
         let (size, count) = if large { (LARGE, LARGES) } else { (SMALL, SMALLS) };
-        let depth = if large { 4 } else { self.depth };
+        let depth = if large { LARGE_DEPTH } else { self.depth };
         let until = Duration::from_secs(self.seconds);
         let (started, cpu) = (Instant::now(), node.cpu()?);
         let answers = runtime.block_on(async {
@@ -146,17 +151,20 @@ impl Speed {
         Ok(Done { answers, bytes, cpu: node.cpu()?.saturating_sub(cpu), wall: started.elapsed() })
     }
 
-    /// The same requests to a server that only sends, on one connection.
+    /// The same requests to a server that only sends, over as many connections. Each has a thread.
     fn bare(&self, server: &Serving, what: What) -> Result<Done> {
-        let stream = TcpStream::connect(("127.0.0.1", server.port))?;
-        stream.set_nodelay(true)?;
-        let depth = if what.is_large() { 4 } else { self.depth };
+        let depth = if what.is_large() { LARGE_DEPTH } else { self.depth };
+        let connections = depth.min(self.clients * LINKS);
         let until = Duration::from_secs(self.seconds);
-        if what.is_encrypted() {
-            drain_tls(stream, server, what, depth, until)
-        } else {
-            drain(stream, server, what, depth, until)
-        }
+        let (started, cpu) = (Instant::now(), server.cpu()?);
+        let answers = std::thread::scope(|scope| {
+            let one = || drain(server, what, depth / connections, until);
+            let all: Vec<_> = (0..connections).map(|_| scope.spawn(one)).collect();
+            let failed = |_| anyhow::anyhow!("a client of a bare server failed");
+            all.into_iter().map(|one| one.join().map_err(failed)?).sum::<Result<u64>>()
+        })?;
+        let bytes = answers * what.answer() as u64;
+        Ok(Done { answers, bytes, cpu: server.cpu()?.saturating_sub(cpu), wall: started.elapsed() })
     }
 }
 
@@ -185,17 +193,23 @@ impl Drop for Serving {
     }
 }
 
-/// Keeps `depth` requests under way, and throws the answers away.
-fn drain(
-    mut stream: impl Read + Write,
-    server: &Serving,
-    what: What,
-    depth: usize,
-    until: Duration,
-) -> Result<Done> {
+/// Keeps `depth` requests under way on one connection, and throws the answers away. Returns how
+/// many there were.
+fn drain(server: &Serving, what: What, depth: usize, until: Duration) -> Result<u64> {
+    let stream = TcpStream::connect(("127.0.0.1", server.port))?;
+    stream.set_nodelay(true)?;
+    if what.is_encrypted() {
+        let session = ClientConnection::new(Arc::new(trust(server)?), "bare".try_into()?)?;
+        drain_stream(StreamOwned::new(session, stream), what, depth, until)
+    } else {
+        drain_stream(stream, what, depth, until)
+    }
+}
+
+fn drain_stream(mut stream: impl Read + Write, what: What, depth: usize, until: Duration) -> Result<u64> {
     let mut buffer = vec![0; 256 << 10];
     let requests = vec![0; REQUEST * depth];
-    let (started, cpu, answer) = (Instant::now(), server.cpu()?, what.answer() as u64);
+    let (started, answer) = (Instant::now(), what.answer() as u64);
     let (mut got, mut answered) = (0u64, 0u64);
     stream.write_all(&requests)?;
     while started.elapsed() < until {
@@ -208,25 +222,17 @@ fn drain(
             answered = now;
         }
     }
-    Ok(Done {
-        answers: answered,
-        bytes: got,
-        cpu: server.cpu()?.saturating_sub(cpu),
-        wall: started.elapsed(),
-    })
+    Ok(answered)
 }
 
-/// As [`drain`], through TLS.
-fn drain_tls(stream: TcpStream, server: &Serving, what: What, depth: usize, until: Duration) -> Result<Done> {
-    let der = hex::decode(&server.print)?;
+/// What a client needs to trust the certificate of a server.
+fn trust(server: &Serving) -> Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
-    roots.add(der.into())?;
-    let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+    roots.add(hex::decode(&server.print)?.into())?;
+    Ok(ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_root_certificates(roots)
-        .with_no_client_auth();
-    let session = ClientConnection::new(Arc::new(config), "bare".try_into()?)?;
-    drain(StreamOwned::new(session, stream), server, what, depth, until)
+        .with_no_client_auth())
 }
 
 fn show(round: usize, name: &str, done: &Done) {

@@ -1,4 +1,4 @@
-//! The rendering farm, small: nobody fails, and the object store is read once.
+//! A small rendering farm: no client fails, and each block is read from the object store once.
 
 use std::process::Command;
 

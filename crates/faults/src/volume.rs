@@ -23,7 +23,7 @@ use crate::store::FaultyStore;
 
 /// How long clients wait for a dead engine or store unless the test says otherwise.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// Seconds between two signs of life; after five of them a session is dead.
+/// Seconds between two heartbeats; after five of them a session is dead.
 pub const HEARTBEAT: Duration = Duration::from_secs(12);
 
 /// A volume.
@@ -165,7 +165,7 @@ impl Volume {
 }
 
 impl Client {
-    /// One sign of life.
+    /// One heartbeat.
     pub fn beat(&self) -> FsResult<()> {
         self.vfs.meta().beat().map(|ended| ended.unwrap())
     }

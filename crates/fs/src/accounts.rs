@@ -1,6 +1,6 @@
 //! Users and groups by their names.
 //!
-//! What must stay true: a name that is not known gets no number by chance.
+//! What must stay true: an unknown name never gets a number.
 
 use std::{collections::HashMap, fs, io};
 

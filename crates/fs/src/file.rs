@@ -12,6 +12,7 @@ use sluice_vfs::{Interrupt, NewNode, OpKind, Place, Vfs};
 use crate::{
     error::{Error, Result},
     fs::{Fs, Stat},
+    names::certain,
     open_options::OpenOptions,
     resolve::Last,
     volume::Volume,
@@ -71,13 +72,18 @@ impl Fs {
     }
 
     fn open_new(&self, interrupt: &Interrupt, path: &[u8], mode: u16, flags: i32) -> FsResult<(Ino, u64)> {
+        let node = NewNode { kind: FileType::File, mode, umask: self.umask(), rdev: 0 };
+        if let Some((dir, name)) = self.guess(path)
+            && let Some(made) = certain(self.vfs().create(self.caller(), interrupt, dir, &name, node, flags))
+        {
+            return made.map(|(entry, opened)| (entry.ino, opened.fh));
+        }
         let place = self.place(interrupt, path)?;
         let name = place.name(|_| FsError::Exists)?;
         if place.slash {
             self.look(interrupt, place.dir, name)?;
             return Err(FsError::IsDir);
         }
-        let node = NewNode { kind: FileType::File, mode, umask: self.umask(), rdev: 0 };
         match self.vfs().create(self.caller(), interrupt, place.dir, name, node, flags) {
             Ok((entry, opened)) => Ok((entry.ino, opened.fh)),
             Err(FsError::Access | FsError::Perm) if self.look(interrupt, place.dir, name)?.is_some() => {
@@ -103,7 +109,7 @@ impl Fs {
             return Err(FsError::IsDir);
         }
         for _ in 0..MAX_TRIES {
-            let resolved = self.resolve(interrupt, path, true)?;
+            let resolved = self.resolve_to_open(interrupt, path)?;
             if options.create && (resolved.slash || !matches!(resolved.last, Last::Name(_))) {
                 return Err(FsError::IsDir);
             }
@@ -126,7 +132,11 @@ impl Fs {
                 // A kernel opens it, and refuses to read.
                 self.check(interrupt, (ino, &attr), Access::READ)?;
             }
-            match self.vfs().open(self.caller(), interrupt, ino, flags) {
+            let opened = match &resolved.found {
+                Some(found) => self.vfs().open_found(self.caller(), interrupt, found, flags),
+                None => self.vfs().open(self.caller(), interrupt, ino, flags),
+            };
+            match opened {
                 // Somebody removed or replaced the file just now: there may be another one.
                 Err(FsError::NotFound | FsError::Stale) => {}
                 Ok(opened) if opened.trashed && !attr.parent.is_trash_hour() => {

@@ -1,8 +1,8 @@
 //! Users and groups of a cluster by their names, with the numbers that `JuiceFS`' SDKs give them.
 //!
 //! What must stay true: a name has the same number in every process that opens the volume with the
-//! same lists. The superuser and the supergroup are number 0; nobody else is, whatever the machine
-//! calls its root.
+//! same lists. The superuser and the supergroup have number 0. A user named `root` does not get
+//! number 0 for this name.
 
 use std::collections::HashMap;
 

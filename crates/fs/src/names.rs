@@ -13,6 +13,12 @@ use crate::{
     resolve::{Last, Place},
 };
 
+/// The answer to a call in a directory that was guessed; `None` if the guess was wrong, or if the
+/// error may not be the one that comes first.
+pub(crate) fn certain<T>(done: FsResult<T>) -> Option<FsResult<T>> {
+    (!matches!(done, Err(FsError::Again | FsError::Access | FsError::Perm))).then_some(done)
+}
+
 impl Fs {
     /// Makes a directory. Setuid and setgid in `mode` have no effect, as with a kernel: setgid is
     /// inherited.
@@ -30,11 +36,16 @@ impl Fs {
     }
 
     fn make_dir(&self, interrupt: &Interrupt, path: &[u8], mode: u16) -> FsResult<()> {
-        let place = self.place(interrupt, path)?;
-        let name = place.name(|_| FsError::Exists)?;
         // Linux gives a new directory no other bits.
         let mode = mode & 0o1777;
         let node = NewNode { kind: FileType::Dir, mode, umask: self.umask(), rdev: 0 };
+        if let Some((dir, name)) = self.guess(path)
+            && let Some(made) = certain(self.vfs().make(self.caller(), interrupt, dir, &name, node))
+        {
+            return made.map(drop);
+        }
+        let place = self.place(interrupt, path)?;
+        let name = place.name(|_| FsError::Exists)?;
         let made = self.vfs().make(self.caller(), interrupt, place.dir, name, node);
         made.map(drop).map_err(|error| self.or_exists(interrupt, &place, name, error))
     }
@@ -69,6 +80,11 @@ impl Fs {
     /// Removes a name of what is no directory.
     pub fn unlink(&self, path: impl AsRef<[u8]>) -> Result<()> {
         self.run(OpKind::Unlink, path.as_ref(), |interrupt, path| {
+            if let Some((dir, name)) = self.guess(path)
+                && let Some(done) = certain(self.vfs().unlink(self.caller(), interrupt, dir, &name))
+            {
+                return done;
+            }
             let place = self.place(interrupt, path)?;
             let name = place.name(|_| FsError::IsDir)?;
             if place.slash {

@@ -1,4 +1,4 @@
-//! Paths as steps.
+//! Splits a path into its components.
 
 use std::collections::VecDeque;
 

@@ -40,6 +40,15 @@ impl Fs {
     pub fn rename(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>, mode: RenameMode) -> Result<()> {
         let (from, to) = (from.as_ref(), to.as_ref());
         self.run_two(OpKind::Rename, (from, to), |interrupt| {
+            if let (Some((old_dir, old)), Some((new_dir, new))) = (self.guess(from), self.guess(to)) {
+                let (old, new) = ((old_dir, &old[..]), (new_dir, &new[..]));
+                match self.vfs().rename(self.caller(), interrupt, old, new, mode) {
+                    Ok(()) => return Ok(()),
+                    Err(error @ (FsError::Io(_) | FsError::LockLost)) => return Err(About::First(error)),
+                    // Another reason may come first.
+                    Err(_) => {}
+                }
+            }
             let old = self.place(interrupt, from).map_err(About::First)?;
             let new = self.place(interrupt, to).map_err(About::Second);
             let (Some(old), Ok(Some(new))) = (Side::new(&old), new.as_ref().map(Side::new)) else {

@@ -1,12 +1,12 @@
 //! Path resolution: from a path to the directory and the node that it names.
 //!
-//! What must stay true: each directory on the way lets the caller pass, also those to which a
-//! symbolic link leads.
+//! What must stay true: the caller needs search permission for each directory of the path, also
+//! behind symbolic links.
 
 use std::collections::VecDeque;
 
 use sluice_types::{Access, Attr, FileType, FsError, FsResult, Ino, Name};
-use sluice_vfs::{Interrupt, OpKind};
+use sluice_vfs::{Dir, Found, Interrupt, OpKind};
 
 use crate::{
     error::Result,
@@ -42,6 +42,8 @@ pub(crate) struct Resolved {
     pub(crate) node: Option<(Ino, Attr)>,
     /// Whether a slash ends the path: it names a directory.
     pub(crate) slash: bool,
+    /// The node to be opened, if that is what the path was followed for, and if it is a file.
+    pub(crate) found: Option<Found>,
 }
 
 /// The place of a name that is about to be made, removed or moved.
@@ -77,6 +79,9 @@ struct Walker<'f> {
     left: VecDeque<Step>,
     slash: bool,
     links: u32,
+    /// Whether what is at the end is to be opened.
+    opens: bool,
+    found: Option<Found>,
 }
 
 impl Fs {
@@ -84,6 +89,22 @@ impl Fs {
     /// so, or if a slash comes after it.
     pub(crate) fn resolve(&self, interrupt: &Interrupt, path: &[u8], follow: bool) -> FsResult<Resolved> {
         Walker::new(self, interrupt, path)?.walk(follow)
+    }
+
+    /// As [`Self::resolve`], symbolic links followed, to open what is there. The attributes are as
+    /// the engine has them.
+    pub(crate) fn resolve_to_open(&self, interrupt: &Interrupt, path: &[u8]) -> FsResult<Resolved> {
+        Walker { opens: true, ..Walker::new(self, interrupt, path)? }.walk(true)
+    }
+
+    /// The directory to which a path probably leads, and its last name, for a call that finds out
+    /// itself whether it does. `None` for all that is not a path of names that were met before.
+    pub(crate) fn guess(&self, path: &[u8]) -> Option<(Dir, Name)> {
+        let ParsedPath { steps, slash: false, .. } = ParsedPath::new(path).ok()? else { return None };
+        let names = steps.into_iter().map(|step| if let Step::Name(name) = step { Some(name) } else { None });
+        let mut names = names.collect::<Option<Vec<Name>>>()?;
+        let last = names.pop()?;
+        Some((self.vfs().guess(self.caller(), self.vfs().root(), &names)?, last))
     }
 
     /// What exists at a path.
@@ -147,7 +168,17 @@ impl<'f> Walker<'f> {
     fn new(fs: &'f Fs, interrupt: &'f Interrupt, path: &[u8]) -> FsResult<Self> {
         let ParsedPath { steps, slash, .. } = ParsedPath::new(path)?;
         let at = (fs.vfs().root(), None);
-        Ok(Self { fs, interrupt, above: Vec::new(), at, left: steps, slash, links: 0 })
+        Ok(Self {
+            fs,
+            interrupt,
+            above: Vec::new(),
+            at,
+            left: steps,
+            slash,
+            links: 0,
+            opens: false,
+            found: None,
+        })
     }
 
     fn walk(mut self, follow: bool) -> FsResult<Resolved> {
@@ -180,7 +211,7 @@ impl<'f> Walker<'f> {
                 None => {
                     let attr = self.attr()?;
                     let (dir, node) = (self.at.0, Some((self.at.0, attr)));
-                    return Ok(Resolved { dir, last, node, slash: self.slash });
+                    return Ok(Resolved { dir, last, node, slash: self.slash, found: None });
                 }
             }
         }
@@ -199,12 +230,19 @@ impl<'f> Walker<'f> {
     /// Follows names. Returns where the path leads, if they end it.
     fn follow_names(&mut self, mut names: Vec<Name>, follow: bool) -> FsResult<Option<Resolved>> {
         let begin = self.at.0;
-        let walked = self.fs.vfs().walk(self.fs.caller(), self.interrupt, begin, &names)?;
-        let found = walked.found;
+        let (vfs, caller) = (self.fs.vfs(), self.fs.caller());
+        let found = if self.opens && self.left.is_empty() {
+            let (walked, found) = vfs.walk_to_open(caller, self.interrupt, begin, &names)?;
+            self.found = found;
+            walked.found
+        } else {
+            vfs.walk(caller, self.interrupt, begin, &names)?.found
+        };
         let count = found.len();
         let ends = self.left.is_empty() && count + 1 >= names.len();
         let resolved = |dir, name: Name, node| {
-            Ok(Some(Resolved { dir, last: Last::Name(name), node, slash: self.slash }))
+            let (slash, found) = (self.slash, self.found);
+            Ok(Some(Resolved { dir, last: Last::Name(name), node, slash, found }))
         };
         let link = found.last().filter(|(_, attr)| attr.kind == FileType::Symlink);
         if let Some((link, _)) = link.copied() {

@@ -1,7 +1,7 @@
 //! A volume that is open in this process.
 //!
-//! What must stay true: users of one volume share its connections, memory and session. It is closed
-//! when the last of them is gone, and only by the process that opened it.
+//! What must stay true: all `Fs` of one volume share its connections, memory and session. The
+//! volume is closed when the last of them is dropped, and only in the process that opened it.
 
 use std::{
     collections::BTreeMap,

@@ -5,7 +5,7 @@
 mod asked;
 mod before;
 mod files;
-mod kernel_sizes;
+mod kernel_files;
 mod locks;
 mod translate;
 mod waiting;
@@ -26,7 +26,7 @@ use sluice_vfs::{
 
 use self::{
     asked::{asked, closed_before},
-    kernel_sizes::Notice,
+    kernel_files::KernelFiles,
     waiting::Waiting,
 };
 use crate::{
@@ -50,7 +50,7 @@ const BLOCK: u64 = 4096;
 pub struct VolumeFs {
     vfs: Arc<Vfs>,
     notifier: Arc<OnceLock<Notifier>>,
-    kernel_sizes: Arc<Notice>,
+    kernel_files: Arc<KernelFiles>,
     waiting: Arc<Waiting>,
 }
 
@@ -68,7 +68,7 @@ impl VolumeFs {
         Arc::new(Self {
             vfs,
             notifier: Arc::default(),
-            kernel_sizes: Arc::default(),
+            kernel_files: Arc::default(),
             waiting: Arc::default(),
         })
     }
@@ -81,7 +81,7 @@ impl VolumeFs {
         let number = move |ino: Ino| if ino == root { ROOT } else { ino.0 };
         self.vfs.on_invalidate(move |change, certainty| {
             let sure = certainty == Certainty::Changed;
-            let kernel_sizes = match change {
+            let notified = match change {
                 Change::Entry(dir, name) => {
                     let tell = if sure { Notifier::inval_entry } else { Notifier::expire_entry };
                     tell(&notifier, number(*dir), OsStr::from_bytes(name))
@@ -91,7 +91,7 @@ impl VolumeFs {
                 // What the kernel believes of these comes spelt out beside them.
                 Change::Names(_) | Change::Any | Change::Lock(_) => Ok(true),
             };
-            match kernel_sizes {
+            match notified {
                 Ok(known) => known,
                 Err(why) => {
                     tracing::debug!("the kernel could not be told of a change: {why}");
@@ -156,7 +156,7 @@ impl VolumeFs {
     /// Attributes for the kernel.
     fn attr(&self, ino: u64, attr: &sluice_types::Attr) -> Attr {
         if attr.is_file() {
-            self.kernel_sizes.length(ino, attr.length);
+            self.kernel_files.sent(ino, attr);
         }
         translate::attr(ino, attr)
     }
@@ -165,7 +165,7 @@ impl VolumeFs {
     fn entry(&self, dir: u64, entry: &sluice_vfs::Entry) -> Entry {
         let ino = self.number(entry.ino);
         if entry.attr.is_file() {
-            self.kernel_sizes.found(ino, self.ino(dir).is_trash_hour());
+            self.kernel_files.found(ino, self.ino(dir).is_trash_hour());
         }
         Entry {
             ino,

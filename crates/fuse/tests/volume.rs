@@ -169,6 +169,24 @@ fn the_kernel_asks_no_more_than_it_must() {
 }
 
 #[test]
+fn an_open_asks_for_no_attributes_that_its_lookup_sent() {
+    let none =
+        VfsConfig { entry_ttl: Duration::ZERO, attr_ttl: Duration::from_hours(1), ..VfsConfig::default() };
+    let Some(mounted) = Mounted::new(none) else { return };
+    let path = mounted.path().join("f");
+    for length in [5, 10] {
+        // The pages that the kernel has are older than the file.
+        fs::write(&path, vec![1; length]).unwrap();
+        // The file may be new in its directory.
+        fs::metadata(mounted.path()).unwrap();
+        let asked = mounted.asked(["lookup", "open", "getattr"], || {
+            assert_eq!(fs::File::open(&path).unwrap().metadata().unwrap().len(), length as u64);
+        });
+        assert_eq!(asked, [1, 1, 0]);
+    }
+}
+
+#[test]
 fn a_private_directory_stays_private_once_its_names_are_cached() {
     let forever = Duration::from_hours(1);
     let config =

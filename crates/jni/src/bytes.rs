@@ -1,4 +1,4 @@
-//! Records on their way to Java: big-endian numbers, and bytes after their length.
+//! Encodes records for Java: numbers are big endian; a byte string follows its length.
 //!
 //! What must stay true: `io.sluice.Attributes` reads what `put_attr` writes.
 

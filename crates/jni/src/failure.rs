@@ -1,4 +1,4 @@
-//! Errors on their way to Java: `io.sluice.NativeException`, with an errno and a message.
+//! Converts errors into the Java exception `io.sluice.NativeException`.
 //!
 //! What must stay true: a panic is an exception, too.
 
@@ -13,40 +13,25 @@ pub(crate) type Answer<T> = Result<T, Failure>;
 
 /// Why a native method failed.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    errno: i32,
-    message: String,
-}
+pub(crate) struct Failure(sluice_open::Failure);
 
 impl Failure {
     pub(crate) fn new(errno: i32, message: impl Into<String>) -> Self {
-        Self { errno, message: message.into() }
+        Self(sluice_open::Failure::new(errno, message))
     }
 }
 
-impl From<sluice_fs::Error> for Failure {
-    fn from(error: sluice_fs::Error) -> Self {
-        Self::new(error.errno(), error.to_string())
-    }
-}
-
-impl From<FsError> for Failure {
-    fn from(error: FsError) -> Self {
-        Self::new(error.errno(), error.to_string())
-    }
-}
-
-impl From<OpenError> for Failure {
-    fn from(error: OpenError) -> Self {
-        let mut message = error.to_string();
-        let mut cause = std::error::Error::source(&error);
-        while let Some(error) = cause {
-            message.extend([": ", &error.to_string()]);
-            cause = error.source();
+macro_rules! from {
+    ($($error:ty)*) => { $(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                Self(error.into())
+            }
         }
-        Self::new(libc::EIO, message)
-    }
+    )* };
 }
+
+from!(sluice_fs::Error FsError OpenError);
 
 impl From<jni::errors::Error> for Failure {
     fn from(error: jni::errors::Error) -> Self {
@@ -63,7 +48,7 @@ impl Throw {
         if env.exception_check() {
             return;
         }
-        let text = JNIString::from(format!("{} {}", failure.errno, failure.message));
+        let text = JNIString::from(format!("{} {}", failure.0.errno, failure.0.message));
         // It answers that an exception is on its way.
         let _ = env.throw_new(jni_str!("io/sluice/NativeException"), text);
     }
@@ -86,9 +71,7 @@ impl<T: Default> ErrorPolicy<T, Failure> for Throw {
         (): &mut Self::Captures<'unowned_env_local, 'native_method>,
         payload: Box<dyn Any + Send>,
     ) -> jni::errors::Result<T> {
-        let text = payload.downcast_ref::<&str>().copied().map(str::to_owned);
-        let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
-        Self::throw(env, &Failure::new(libc::EIO, format!("a defect of Sluice: {text}")));
+        Self::throw(env, &Failure(sluice_open::Failure::of_panic(payload.as_ref())));
         Ok(T::default())
     }
 }

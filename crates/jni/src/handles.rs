@@ -1,4 +1,4 @@
-//! What Java holds as numbers.
+//! Maps the handle numbers of Java to objects.
 //!
 //! What must stay true: a number is never used twice, and 0 is none.
 

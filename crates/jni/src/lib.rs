@@ -4,16 +4,16 @@
 //! |---|---|
 //! | `volumes` | volumes and users: opened, asked for names of users, closed |
 //! | `nodes` | files and directories by their paths |
-//! | `trees` | copies by reference, clones, sums |
+//! | `trees` | copies by reference, clones, summaries |
 //! | `attributes` | modes, owners, times, extended attributes, ACLs |
 //! | `files` | open files |
 //! | `options` | the options of a volume, by the names of `JuiceFS`' SDK |
-//! | `handles` | what Java holds as numbers |
+//! | `handles` | maps handle numbers to objects |
 //! | `failure` | errors as exceptions |
 //! | `bytes` | records that go through as byte arrays |
 //!
-//! What must stay true: Java holds numbers and never an address, so a call on something that is
-//! closed is an error and no crash. No panic leaves this library.
+//! What must stay true: Java holds handle numbers, never addresses. So a call on a closed object
+//! gives an error, not a crash. No panic leaves this library.
 
 #![allow(unreachable_pub, reason = "native methods are reached by their names")]
 

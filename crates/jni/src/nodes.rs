@@ -1,7 +1,7 @@
 //! Files and directories by their paths.
 //!
-//! What must stay true: each call is one call of the crate `fs`, or one and what has to be made
-//! before.
+//! What must stay true: each method makes one call of the crate `fs`, and before it only those that
+//! create missing parent directories.
 
 use jni::{
     EnvUnowned, jni_mangle,

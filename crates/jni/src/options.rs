@@ -1,7 +1,7 @@
 //! Options of a volume, by the names and in the units of `JuiceFS`' SDK.
 //!
-//! What must stay true: a value that is wrong is refused. Names that mean nothing here are Java's
-//! to tell.
+//! What must stay true: a value that is wrong is refused. Unknown names are ignored here; Java
+//! reports them.
 
 use std::{path::PathBuf, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Copies by reference, clones and sums.
+//! Copies by reference, clones, and summaries of trees (length, size, number of files).
 //!
 //! What must stay true: no data is transferred.
 

@@ -1,7 +1,7 @@
 //! Volumes, and the users in them.
 //!
-//! What must stay true: file systems of one volume with the same options share it, whoever their
-//! users are. Names of users mean the same for all of them.
+//! What must stay true: `FileSystem` objects with the same volume and options share one open
+//! volume, also if their users differ. A user name has the same number in all of them.
 
 use std::{
     collections::BTreeMap,

@@ -14,6 +14,6 @@ fn fresh() -> SharedStore {
 sluice_testkit::operations_tests!(fresh);
 
 #[test]
-fn a_storm_under_nested_quotas_is_counted() {
-    sluice_testkit::operations::quota_storm::a_storm_under_nested_quotas_is_counted(&fresh);
+fn stress_under_nested_quotas_is_counted() {
+    sluice_testkit::operations::quota_stress::stress_under_nested_quotas_is_counted(&fresh);
 }

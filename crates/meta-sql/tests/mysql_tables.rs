@@ -8,7 +8,7 @@ use std::sync::Arc;
 use mysql::{open, server};
 use sluice_meta::engine::Engine;
 use sluice_testkit::{
-    operations::{SharedStore, quota_storm, storm},
+    operations::{SharedStore, quota_stress, stress},
     server::{Mariadb, MariadbOptions},
 };
 
@@ -56,15 +56,15 @@ fn columns_and_indexes_that_are_missing_are_added() {
 /// Quotas, renames across directories, unlinks: what many clients do at once. On a server of their
 /// own: others alter tables, which locks what no client of a volume does.
 #[test]
-fn a_storm_of_our_own_clients_meets_no_deadlock() {
+fn stress_of_our_own_clients_meets_no_deadlock() {
     let server = Mariadb::start(&MariadbOptions::default()).expect("start");
     let before = server.status("Innodb_deadlocks").expect("the server counts");
     let fresh = || {
         let url = server.unix_url(&server.database().expect("a database"));
         SharedStore::new(move || Arc::new(open(&url)) as Arc<dyn Engine>)
     };
-    storm::a_storm_leaves_a_tree(&fresh);
-    quota_storm::a_storm_under_nested_quotas_is_counted(&fresh);
+    stress::stress_leaves_a_tree(&fresh);
+    quota_stress::stress_under_nested_quotas_is_counted(&fresh);
     let after = server.status("Innodb_deadlocks").expect("the server counts");
     let last = || server.sql("SHOW ENGINE INNODB STATUS").unwrap_or_default().replace("\\n", "\n");
     assert_eq!(after - before, 0, "deadlocks, the last of them:\n{}", last());

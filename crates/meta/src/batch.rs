@@ -45,6 +45,8 @@ use crate::{
 
 /// How long a batch waits for an engine that does not answer.
 pub const PATIENCE: Duration = Duration::from_mins(5);
+/// Batches of reads under way at once.
+const READ_LANES: u16 = 4;
 
 /// Runs operations in batches.
 pub struct Batcher {
@@ -57,7 +59,7 @@ pub struct Batcher {
     notices: Notices,
     patience: Duration,
     sched: Mutex<Sched>,
-    /// Held while a lane finds out that others took this client for dead, so that all lanes count
+    /// Held while a lane finds out that others fenced this client, so that all lanes count
     /// that only once.
     fence: Mutex<()>,
     commit_delay: CommitDelay,
@@ -65,6 +67,8 @@ pub struct Batcher {
     ops: AtomicU64,
     wakes: Arc<AtomicU64>,
     counts: Arc<MetaStats>,
+    /// Whether its operations only read.
+    reads: bool,
 }
 
 /// Numbers of the commits of one lane. Only the thread that leads the lane changes them.
@@ -94,8 +98,26 @@ pub struct BatchStats {
 impl Batcher {
     /// A batcher that commits as `writer`, whose records must be registered (all at 0).
     pub fn new(engine: Arc<dyn Engine>, env: Arc<Env>, writer: WriterId, patience: Duration) -> Self {
+        let lanes = engine.limits().lanes.max(1) as u16;
+        Self::with_lanes(engine, env, writer, patience, lanes)
+    }
+
+    /// A batcher of operations that only read: those of many threads share round trips. It counts
+    /// them where `other` counts its own.
+    pub(crate) fn of_reads(other: &Self) -> Self {
+        let (engine, env) = (other.engine.clone(), other.env.clone());
+        let batcher = Self::with_lanes(engine, env, other.writer, other.patience, READ_LANES);
+        Self { reads: true, counts: other.counts.clone(), ..batcher }
+    }
+
+    fn with_lanes(
+        engine: Arc<dyn Engine>,
+        env: Arc<Env>,
+        writer: WriterId,
+        patience: Duration,
+        lanes: u16,
+    ) -> Self {
         let limits = engine.limits();
-        let lanes = limits.lanes.max(1) as u16;
         Self {
             engine,
             env,
@@ -111,6 +133,7 @@ impl Batcher {
             ops: AtomicU64::new(0),
             wakes: Arc::default(),
             counts: Arc::default(),
+            reads: false,
         }
     }
 
@@ -212,8 +235,13 @@ impl Batcher {
             self.counts.batched(op.name, op.submitter.since, (begun, ended));
             op.finish();
         }
-        self.counts.commits.observe(ended.saturating_duration_since(begun));
-        self.counts.batched.add(gathered.queued.len() as u64);
+        let took = ended.saturating_duration_since(begun);
+        if self.reads {
+            self.counts.reads.observe(took);
+        } else {
+            self.counts.commits.observe(took);
+            self.counts.batched.add(gathered.queued.len() as u64);
+        }
     }
 
     /// Runs `batch` until each of its operations has an answer. If this caller gave up, returns the

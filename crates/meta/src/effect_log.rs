@@ -70,10 +70,10 @@ pub struct LogSpan {
 
 /// Keeps what must outlive the process. Its calls must be quick, and cannot fail.
 pub trait EffectLog: Debug + Send + Sync {
-    /// This client commits as `sid` in so many lanes, and has been taken for dead `fences` times.
+    /// This client commits as `sid` in so many lanes, and has been fenced `fences` times.
     fn session(&self, sid: WriterId, lanes: u16, fences: i64);
 
-    /// It has been taken for dead so many times.
+    /// It has been fenced so many times.
     fn fenced(&self, fences: i64);
 
     /// Commit `n` of `lane` is about to be sent: with it these requests are done.
@@ -95,7 +95,7 @@ pub trait EffectLog: Debug + Send + Sync {
 pub struct Resumed {
     /// Session id.
     pub sid: WriterId,
-    /// How often that client was taken for dead.
+    /// How often that client was fenced.
     pub fences: i64,
     /// Its lanes.
     pub lanes: Vec<LanePast>,

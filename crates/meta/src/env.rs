@@ -144,7 +144,7 @@ impl Env {
         }
     }
 
-    /// Notes that this client was taken for dead by another.
+    /// Notes that this client was fenced by another.
     pub(crate) fn fenced(&self) {
         let fences = self.fences.fetch_add(1, Ordering::Relaxed) + 1;
         if let Some(effect_log) = &self.effect_log {
@@ -152,12 +152,12 @@ impl Env {
         }
     }
 
-    /// It was taken for dead so often in an earlier process.
+    /// It was fenced so often in an earlier process.
     pub(crate) fn set_fences(&self, fences: i64) {
         self.fences.store(fences, Ordering::Relaxed);
     }
 
-    /// How often this client was taken for dead, as far as it knows: its next commit or heartbeat
+    /// How often this client was fenced, as far as it knows: its next commit or heartbeat
     /// tells. Locks and open deleted files from before the last time are lost.
     pub fn fences(&self) -> i64 {
         self.fences.load(Ordering::Relaxed)

@@ -24,13 +24,13 @@ use crate::{
     schema::{Change, Counter, Key, Notice, RING, Row, WriterId},
 };
 
-/// How long the numbers, once compared, let everything be believed.
+/// How long the cache may answer after the commit numbers were compared.
 const TRUST: Duration = Duration::from_secs(5);
 /// Between two comparisons where messages tell of changes.
 const COMPARE: Duration = Duration::from_secs(2);
 /// Between two comparisons where only they tell. Others' changes are to be seen within a second.
 const POLL: Duration = Duration::from_millis(300);
-/// How long something is believed beside a JuiceFS client, which tells nothing.
+/// How long a record is cached beside a JuiceFS client, which sends no notifications.
 const BESIDE_JUICEFS: Duration = Duration::from_secs(1);
 /// The same where the engine tells what such a client changed. It cannot tell two changes of the
 /// same record apart that it makes at once, one of them ours.

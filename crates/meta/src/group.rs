@@ -33,7 +33,7 @@ impl Meta {
     /// # Errors
     /// `EINVAL` without a name of the group or an address. `EROFS` if the volume is open for
     /// reading only: then there is no session that a membership could live as long as. `EAGAIN`
-    /// after others took this client for dead, until its next heartbeat.
+    /// after others fenced this client, until its next heartbeat.
     pub fn join_group(&self, member: Member, interrupt: &Interrupt) -> FsResult<Members> {
         let member = Member { sid: self.sid(), ..member };
         let mut membership = wait::lock(&self.membership);
@@ -58,7 +58,7 @@ impl Meta {
         self.run(LeaveGroup(sid), interrupt)
     }
 
-    /// Joins again after others took this client for dead, and removed its membership.
+    /// Joins again after others fenced this client, and removed its membership.
     pub(crate) fn rejoin(&self) -> FsResult<()> {
         let mut membership = wait::lock(&self.membership);
         let fences = self.env.fences();

@@ -88,7 +88,7 @@ impl Meta {
         if !self.run(PutSession { sid, lifetime, info }, &Interrupt::never())? {
             // Other programs of the format remove the session and its locks, but not our writer
             // records.
-            tracing::error!(sid, "this client was taken for dead; its locks are lost");
+            tracing::error!(sid, "the session of this client expired; its locks are lost");
             self.env.fenced();
         }
         let now = self.env.clock.now().sec;

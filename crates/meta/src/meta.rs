@@ -32,6 +32,7 @@ pub struct Meta {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) env: Arc<Env>,
     batcher: Batcher,
+    readers: Batcher,
     pub(crate) options: Options,
     pub(crate) inodes: IdPool,
     pub(crate) slices: IdPool,
@@ -40,7 +41,7 @@ pub struct Meta {
     pub(crate) beater: Mutex<Option<PeriodicThread>>,
     pub(crate) expiry: Expiry,
     pub(crate) info: Mutex<SessionInfo>,
-    /// Its membership in a cache group, and how often it was taken for dead when it joined.
+    /// Its membership in a cache group, and how often it was fenced when it joined.
     pub(crate) membership: Mutex<Option<(Member, i64)>>,
     read_only: bool,
     taken_up: Option<TakenUp>,
@@ -81,6 +82,7 @@ impl Meta {
         let env = Arc::new(env);
         let batcher = Batcher::new(engine.clone(), env.clone(), sid, options.patience);
         batcher.go_on(&start.numbers);
+        let readers = Batcher::of_reads(&batcher);
         let waiters = Waiters::new(engine.clone(), batcher.counts().clone());
         let grace = Mutex::new(Grace::new(options.clock.now().sec));
         let info = Mutex::new(options.info.clone());
@@ -88,6 +90,7 @@ impl Meta {
             engine,
             env,
             batcher,
+            readers,
             options,
             inodes: IdPool::new(Counter::NextInode, 1024),
             slices: IdPool::new(Counter::NextChunk, 1 << 14),
@@ -146,6 +149,16 @@ impl Meta {
     /// Runs an operation that only reads. It needs no lane and no commit.
     pub fn read<O: Op>(&self, op: &O, interrupt: &Interrupt) -> FsResult<O::Out> {
         processed_late(self.read_with(op, interrupt, |_| None))
+    }
+
+    /// As [`Self::read`]. Many threads that call this at the same time share round trips.
+    pub fn read_together<O: Op>(&self, op: O, interrupt: &Interrupt) -> FsResult<O::Out> {
+        processed_late(self.readers.submit(op, interrupt))
+    }
+
+    /// Whether reads may be answered from cached records ([`Self::read_cached`]).
+    pub fn has_client_cache(&self) -> bool {
+        self.options.client_cache.is_some()
     }
 
     fn read_with<O: Op>(
@@ -310,6 +323,17 @@ impl Meta {
     /// `EINTR` if the wait was interrupted, `EIO` if the engine does not answer for too long.
     pub fn await_removal(&self, ino: Ino, interrupt: &Interrupt) -> FsResult<()> {
         self.env.opens.wait(ino, self.options.patience, interrupt)
+    }
+
+    /// How many files this client deleted so far. Take it before the trip that reads what is to be
+    /// opened, for [`Self::deleted_since`].
+    pub fn deletions(&self) -> u64 {
+        self.env.opens.deletions()
+    }
+
+    /// Whether this client deleted a file, or may have, after the number of [`Self::deletions`].
+    pub fn deleted_since(&self, ino: Ino, deletions: u64) -> bool {
+        self.env.opens.deleted_since(ino, deletions)
     }
 
     /// The counters of this client's operations.

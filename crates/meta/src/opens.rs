@@ -16,6 +16,9 @@ use crate::batch::Interrupt;
 /// How often a waiting thread checks whether it was interrupted.
 const INTERRUPT_POLL: Duration = Duration::from_millis(50);
 
+/// Classes of files whose last deletion is kept.
+const CLASSES: usize = 1024;
+
 /// Files that are open here, or being opened.
 #[derive(Default)]
 pub(crate) struct Opens {
@@ -30,6 +33,18 @@ struct State {
     handles: FxHashMap<Ino, u32>,
     /// Files that running batches delete, each with the number of these batches.
     pending_deletes: FxHashMap<Ino, u32>,
+    /// Files that batches deleted, or tried to.
+    deletions: u64,
+    /// The number of the last of them in each class of inodes.
+    last_deletions: Vec<u64>,
+}
+
+impl State {
+    fn deleted(&mut self, ino: Ino) {
+        self.deletions += 1;
+        self.last_deletions.resize(CLASSES, 0);
+        self.last_deletions[ino.0 as usize % CLASSES] = self.deletions;
+    }
 }
 
 impl Opens {
@@ -55,6 +70,17 @@ impl Opens {
     /// Whether this client has the file open.
     pub(crate) fn has(&self, ino: Ino) -> bool {
         self.state.lock().handles.contains_key(&ino)
+    }
+
+    /// Files that were deleted so far.
+    pub(crate) fn deletions(&self) -> u64 {
+        self.state.lock().deletions
+    }
+
+    /// Whether a file was deleted after so many others, or may have been.
+    pub(crate) fn deleted_since(&self, ino: Ino, deletions: u64) -> bool {
+        let state = self.state.lock();
+        state.last_deletions.get(ino.0 as usize % CLASSES).is_some_and(|last| *last > deletions)
     }
 
     /// Waits, no longer than `patience`, until no batch is about to destroy a file.
@@ -118,6 +144,7 @@ impl Drop for PendingDeletes<'_> {
         }
         let mut state = self.opens.state.lock();
         for ino in inos.drain() {
+            state.deleted(ino);
             match state.pending_deletes.get_mut(&ino) {
                 Some(batches) if *batches > 1 => *batches -= 1,
                 _ => drop(state.pending_deletes.remove(&ino)),

@@ -13,12 +13,12 @@ use crate::{
 
 /// Heartbeats after which a session that was not renewed is dead.
 pub(crate) const LIFETIME: i64 = 5;
-/// What a mount remembers of others' files.
+/// The cache of a client for metadata that other clients may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientCache {
     /// Attributes, and as many entries.
     pub size: usize,
-    /// How long something is believed that nobody said was changed.
+    /// How long a record is cached if no change notification arrives.
     pub expire: Duration,
     /// Entries of the root that are read at once when the cache begins.
     pub preload: usize,
@@ -38,7 +38,7 @@ pub struct Options {
     pub read_only: bool,
     /// What other clients see of this one.
     pub info: SessionInfo,
-    /// Time between two signs of life.
+    /// Time between two heartbeats.
     pub heartbeat: Duration,
     /// How long a dead engine is waited for before an operation fails with `EIO`.
     pub patience: Duration,

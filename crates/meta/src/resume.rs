@@ -68,7 +68,7 @@ impl Start {
         }
         tracing::error!(
             sid = past.sid,
-            "this client was taken for dead; its locks and open deleted files are lost"
+            "the session of this client expired; its locks and open deleted files are lost"
         );
         let taken_up = Some(TakenUp::lost());
         let sid = register(engine, options, logs)?;

@@ -28,7 +28,7 @@ pub struct MetaStats {
     pub queued: Histogram,
     /// Operations in each batch.
     pub batched: Histogram,
-    /// Reads outside batches, one trip each.
+    /// Reads without a commit: one trip, or a batch of operations that only read.
     pub reads: Histogram,
     /// Operations that ran again since others changed what they had seen, by their names.
     pub restarts: ByName,

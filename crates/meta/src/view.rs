@@ -336,10 +336,16 @@ impl<'a> View<'a> {
         match self.batch.rows.get(key) {
             Some((known, row)) if *known >= hold => {
                 let row = row.clone();
-                self.outcome.held.push((key.clone(), hold));
+                self.hold(key, hold);
                 Ok(self.with_added(key, row))
             }
             _ => Err(Stop::More(vec![Want::get(key.clone(), hold)])),
+        }
+    }
+
+    fn hold(&mut self, key: &Key, hold: Hold) {
+        if hold > Hold::None {
+            self.outcome.held.push((key.clone(), hold));
         }
     }
 
@@ -426,7 +432,7 @@ impl<'a> View<'a> {
         let Some(Row::Entry(_, _, entry)) = entry else { return Ok(None) };
         let entry = *entry;
         if self.batch.overlay.get(&key).is_none() {
-            self.outcome.held.push((key, hold));
+            self.hold(&key, hold);
         }
         let attr = self.node(entry.ino, hold)?;
         Ok(Some((entry, attr)))

@@ -1,4 +1,5 @@
-//! A pool of buffers for whole blocks. They are reused while blocks keep coming.
+//! Buffers for whole blocks, and the pool of those on the heap. It reuses a buffer while blocks
+//! keep coming. `mapped` is the pool of page-aligned memory for direct I/O.
 //!
 //! The system provides new memory page by page. To access all pages of a new buffer for the first
 //! time takes as long as to read the block into it. What must stay true: few buffers are kept, and
@@ -9,22 +10,27 @@ use std::ops::{Deref, DerefMut};
 use bytes::{Buf, Bytes};
 use parking_lot::Mutex;
 
-use crate::mapped::{self, Mapped};
+use crate::{
+    idle::{IDLE, Idle},
+    mapped::{self, Mapped},
+};
 
 /// From this size on, the allocator returns freed memory to the system.
 const LARGE: usize = 4 << 20;
 /// Where large buffers begin: what disks ask for.
 pub(crate) const PAGE: usize = 4096;
-/// Most bytes of idle buffers.
-const MAX_IDLE: usize = 32 << 20;
 
 /// The buffers of this process.
-static BUFFERS: Buffers = Buffers::new();
+static BUFFERS: Buffers = Buffers::new(&IDLE);
 
 /// The idle buffers.
-struct Buffers(Mutex<Idle>);
+struct Buffers {
+    free: Mutex<Free>,
+    /// The idle memory that they are part of.
+    idle: &'static Idle,
+}
 
-struct Idle {
+struct Free {
     buffers: Vec<Vec<u8>>,
     /// Their capacities.
     bytes: usize,
@@ -181,21 +187,22 @@ pub fn shed() {
 }
 
 impl Buffers {
-    const fn new() -> Self {
-        Self(Mutex::new(Idle { buffers: Vec::new(), bytes: 0, asked: false }))
+    const fn new(idle: &'static Idle) -> Self {
+        Self { free: Mutex::new(Free { buffers: Vec::new(), bytes: 0, asked: false }), idle }
     }
 
     /// A buffer for so many bytes, with what it held before.
     fn take(&self, bytes: usize) -> Vec<u8> {
-        let mut idle = self.0.lock();
-        idle.asked = true;
+        let mut free = self.free.lock();
+        free.asked = true;
         let fits = |buffer: &Vec<u8>| buffer.capacity() >= bytes && buffer.capacity() / 2 < bytes;
-        let Some(found) = idle.buffers.iter().rposition(fits) else {
-            drop(idle);
+        let Some(found) = free.buffers.iter().rposition(fits) else {
+            drop(free);
             return Vec::with_capacity(bytes);
         };
-        let buffer = idle.buffers.swap_remove(found);
-        idle.bytes -= buffer.capacity();
+        let buffer = free.buffers.swap_remove(found);
+        free.bytes -= buffer.capacity();
+        self.idle.sub(buffer.capacity());
         buffer
     }
 
@@ -204,11 +211,11 @@ impl Buffers {
     }
 
     fn shed(&self) {
-        let mut idle = self.0.lock();
-        if !std::mem::take(&mut idle.asked) {
-            idle.bytes = 0;
-            let buffers = std::mem::take(&mut idle.buffers);
-            drop(idle);
+        let mut free = self.free.lock();
+        if !std::mem::take(&mut free.asked) {
+            self.idle.sub(std::mem::take(&mut free.bytes));
+            let buffers = std::mem::take(&mut free.buffers);
+            drop(free);
             drop(buffers);
         }
     }
@@ -223,12 +230,12 @@ impl AsRef<[u8]> for Lent {
 impl Drop for Lent {
     fn drop(&mut self) {
         let buffer = std::mem::take(&mut self.buffer);
-        let mut idle = self.of.0.lock();
-        if idle.asked && idle.bytes + buffer.capacity() <= MAX_IDLE {
-            idle.bytes += buffer.capacity();
-            idle.buffers.push(buffer);
+        let mut free = self.of.free.lock();
+        if free.asked && self.of.idle.add(buffer.capacity()) {
+            free.bytes += buffer.capacity();
+            free.buffers.push(buffer);
         } else {
-            drop(idle);
+            drop(free);
             drop(buffer);
         }
     }
@@ -237,10 +244,12 @@ impl Drop for Lent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::idle::MOST;
 
     #[test]
     fn buffers_serve_again_until_nobody_asks() {
-        static OURS: Buffers = Buffers::new();
+        static IDLE: Idle = Idle::new();
+        static OURS: Buffers = Buffers::new(&IDLE);
         let mut buffer = OURS.take(LARGE);
         buffer.resize(LARGE, 7);
         let at = buffer.as_ptr();
@@ -255,17 +264,17 @@ mod tests {
         assert_eq!(again.as_ptr(), at);
         drop(OURS.lend(again));
         OURS.shed();
-        assert!(!OURS.0.lock().buffers.is_empty(), "somebody asked lately");
+        assert!(!OURS.free.lock().buffers.is_empty(), "somebody asked lately");
         OURS.shed();
-        assert!(OURS.0.lock().buffers.is_empty());
+        assert!(OURS.free.lock().buffers.is_empty());
         drop(OURS.lend(other));
-        assert!(OURS.0.lock().buffers.is_empty(), "nobody asks");
+        assert!(OURS.free.lock().buffers.is_empty(), "nobody asks");
 
         let many: Vec<Bytes> = (0..20).map(|_| OURS.lend(OURS.take(LARGE))).collect();
         drop(many);
-        let idle = OURS.0.lock();
+        let idle = OURS.free.lock();
         assert_eq!(idle.bytes, idle.buffers.iter().map(Vec::capacity).sum::<usize>());
-        assert!(idle.bytes <= MAX_IDLE && !idle.buffers.is_empty());
+        assert!(idle.bytes <= MOST && !idle.buffers.is_empty());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Compression of blocks, before encryption.
 //!
-//! What must stay true: a block decodes to exactly the length that its name states, or it is
-//! damaged. It gets a buffer of its own.
+//! What must stay true: a block must decode to exactly the length that its name states. Otherwise
+//! it is reported as damaged. A decompressed block has a buffer of its own.
 
 use std::{cell::RefCell, fmt, io, str::FromStr};
 

@@ -5,10 +5,10 @@
 
 use opendal::{Builder, Operator, services};
 
-use crate::{config::StoreConfig, place::Place};
+use crate::{bucket_address::BucketAddress, config::StoreConfig};
 
 /// Makes an operator, or returns what is wrong with the configuration.
-type Build = fn(&StoreConfig, &Place) -> Result<Operator, String>;
+type Build = fn(&StoreConfig, &BucketAddress) -> Result<Operator, String>;
 
 /// A driver that talks to a server.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ const DRIVERS: &[Driver] = &[
     driver("b2", "https", b2),
     driver("bos", "https", bos),
     driver("cos", "https", cos),
-    driver("eos", "https", |config, place| host_bucket(config, place, |_| None, Style::Path)),
+    driver("eos", "https", |config, address| host_bucket(config, address, |_| None, Style::Path)),
     driver("gs", "gs", gs),
     driver("ks3", "https", ks3),
     driver("minio", "http", minio),
@@ -39,10 +39,16 @@ const DRIVERS: &[Driver] = &[
     driver("qingstor", "https", qingstor),
     driver("qiniu", "https", qiniu),
     driver("s3", "https", s3),
-    driver("scw", "https", |config, place| host_bucket(config, place, |rest| label(rest, 1), Style::Host)),
-    driver("space", "https", |config, place| host_bucket(config, place, |rest| label(rest, 0), Style::Host)),
+    driver("scw", "https", |config, address| {
+        host_bucket(config, address, |rest| label(rest, 1), Style::Host)
+    }),
+    driver("space", "https", |config, address| {
+        host_bucket(config, address, |rest| label(rest, 0), Style::Host)
+    }),
     driver("tos", "https", tos),
-    driver("wasabi", "https", |config, place| host_bucket(config, place, |rest| label(rest, 1), Style::Host)),
+    driver("wasabi", "https", |config, address| {
+        host_bucket(config, address, |rest| label(rest, 1), Style::Host)
+    }),
     driver("wasb", "https", wasb),
     driver("webdav", "http", webdav),
 ];
@@ -61,15 +67,15 @@ impl Driver {
     }
 
     /// Where `config` says the bucket is.
-    pub(crate) fn place(&self, config: &StoreConfig) -> Result<Place, String> {
+    pub(crate) fn address(&self, config: &StoreConfig) -> Result<BucketAddress, String> {
         // Only Amazon's host names and single names are assumed to have TLS.
         let bare = config.bucket.split(['/', '?']).next().unwrap_or_default();
         let foreign = self.name == "s3" && bare.contains('.') && !bare.ends_with(".amazonaws.com");
-        Place::parse(&config.bucket, if foreign { "http" } else { self.scheme })
+        BucketAddress::parse(&config.bucket, if foreign { "http" } else { self.scheme })
     }
 
     /// Sends no request yet.
-    pub(crate) fn build(&self, config: &StoreConfig, place: &Place) -> Result<Operator, String> {
+    pub(crate) fn build(&self, config: &StoreConfig, address: &BucketAddress) -> Result<Operator, String> {
         if config.access_key.is_empty() != config.secret_key.is_empty()
             && !matches!(config.access_key.as_str(), "anonymous")
             && !matches!(self.name, "wasb" | "gs" | "webdav")
@@ -78,7 +84,7 @@ impl Driver {
                 if config.access_key.is_empty() { ("secret", "access") } else { ("access", "secret") };
             return Err(format!("there is a {given} key but no {missing} key: give both, or neither"));
         }
-        (self.build)(config, place)
+        (self.build)(config, address)
     }
 }
 
@@ -126,12 +132,12 @@ fn s3_at(
 /// `<bucket>.<endpoint>`, with the region somewhere in the endpoint.
 fn host_bucket(
     config: &StoreConfig,
-    place: &Place,
+    address: &BucketAddress,
     region: fn(&str) -> Option<&str>,
     style: Style,
 ) -> Result<Operator, String> {
-    let (bucket, rest) = place.in_host()?;
-    s3_at(config, &place.at(rest), bucket, region(rest), style)
+    let (bucket, rest) = address.in_host()?;
+    s3_at(config, &address.at(rest), bucket, region(rest), style)
 }
 
 /// The `n`th label of a host.
@@ -139,29 +145,29 @@ fn label(host: &str, n: usize) -> Option<&str> {
     host.split('.').nth(n)
 }
 
-fn s3(config: &StoreConfig, place: &Place) -> Result<Operator, String> {
-    let host = place.host();
+fn s3(config: &StoreConfig, address: &BucketAddress) -> Result<Operator, String> {
+    let host = address.host();
     let amazon = host.contains(".amazonaws.com");
-    if let Some(bucket) = place.in_path() {
+    if let Some(bucket) = address.in_path() {
         let region = if amazon { Some(amazon_region(host)) } else { None };
-        return s3_at(config, &place.origin(), bucket, region, Style::Path);
+        return s3_at(config, &address.origin(), bucket, region, Style::Path);
     }
     if !host.contains('.') {
         return s3_at(config, "https://s3.amazonaws.com", host, None, Style::Host);
     }
-    let (bucket, rest) = place.in_host()?;
+    let (bucket, rest) = address.in_host()?;
     if !amazon {
-        return s3_at(config, &place.at(rest), bucket, region_in(rest), Style::Path);
+        return s3_at(config, &address.at(rest), bucket, region_in(rest), Style::Path);
     }
     if let Some(private) = rest.strip_suffix(".vpce.amazonaws.com") {
-        return s3_at(config, &place.at(rest), bucket, private.rsplit('.').next(), Style::Path);
+        return s3_at(config, &address.at(rest), bucket, private.rsplit('.').next(), Style::Path);
     }
     // The name of a bucket may contain dots.
     let (bucket, rest) = host.split_once(".s3").ok_or_else(|| format!("{host} has no s3 in its name"))?;
     // A wildcard certificate does not cover names with more labels.
     let style = if bucket.contains('.') { Style::Path } else { Style::Host };
     let endpoint = format!("s3{rest}");
-    s3_at(config, &place.at(&endpoint), bucket, Some(amazon_region(&endpoint)), style)
+    s3_at(config, &address.at(&endpoint), bucket, Some(amazon_region(&endpoint)), style)
 }
 
 /// The region in a host name of Amazon: `s3.<region>.amazonaws.com`, `s3-<region>.…`,
@@ -184,56 +190,56 @@ fn region_in(host: &str) -> Option<&str> {
     ovh.strip_prefix("s3.")?.split('.').next()
 }
 
-fn minio(config: &StoreConfig, place: &Place) -> Result<Operator, String> {
-    let mut parts = place.address().split('/').skip(3).map(str::to_owned).collect::<Vec<_>>();
+fn minio(config: &StoreConfig, address: &BucketAddress) -> Result<Operator, String> {
+    let mut parts = address.address().split('/').skip(3).map(str::to_owned).collect::<Vec<_>>();
     parts.retain(|part| !part.is_empty());
     if parts.len() > 1 && parts[0] == "minio" {
         parts.remove(0);
     }
-    let bucket = parts.first().ok_or_else(|| format!("no bucket: write {}/<bucket>", place.origin()))?;
-    s3_at(config, &place.origin(), bucket, place.option("region").as_deref(), Style::Path)
+    let bucket = parts.first().ok_or_else(|| format!("no bucket: write {}/<bucket>", address.origin()))?;
+    s3_at(config, &address.origin(), bucket, address.option("region").as_deref(), Style::Path)
 }
 
 /// Backblaze, through its S3 endpoint.
-fn b2(config: &StoreConfig, place: &Place) -> Result<Operator, String> {
-    let (bucket, rest) = place.in_host()?;
+fn b2(config: &StoreConfig, address: &BucketAddress) -> Result<Operator, String> {
+    let (bucket, rest) = address.in_host()?;
     if !rest.starts_with("s3.") {
         return Err(format!(
             "write the bucket with its S3 endpoint, https://{bucket}.s3.<region>.backblazeb2.com (the bucket's page tells it)"
         ));
     }
-    s3_at(config, &place.at(rest), bucket, label(rest, 1), Style::Path)
+    s3_at(config, &address.at(rest), bucket, label(rest, 1), Style::Path)
 }
 
-fn bos(config: &StoreConfig, place: &Place) -> Result<Operator, String> {
-    let (bucket, rest) = place.in_host()?;
+fn bos(config: &StoreConfig, address: &BucketAddress) -> Result<Operator, String> {
+    let (bucket, rest) = address.in_host()?;
     if rest == "bcebos.com" {
         return Err(format!("write the bucket with its region: https://{bucket}.<region>.bcebos.com"));
     }
-    s3_at(config, &place.at(&format!("s3.{rest}")), bucket, label(rest, 0), Style::Path)
+    s3_at(config, &address.at(&format!("s3.{rest}")), bucket, label(rest, 0), Style::Path)
 }
 
-fn qingstor(config: &StoreConfig, place: &Place) -> Result<Operator, String> {
-    let (bucket, rest) = place.in_host()?;
-    s3_at(config, &place.at(&format!("s3.{rest}")), bucket, label(rest, 0), Style::Path)
+fn qingstor(config: &StoreConfig, address: &BucketAddress) -> Result<Operator, String> {
+    let (bucket, rest) = address.in_host()?;
+    s3_at(config, &address.at(&format!("s3.{rest}")), bucket, label(rest, 0), Style::Path)
 }
 
-fn qiniu(config: &StoreConfig, place: &Place) -> Result<Operator, String> {
-    let (bucket, rest) = place.in_host()?;
+fn qiniu(config: &StoreConfig, address: &BucketAddress) -> Result<Operator, String> {
+    let (bucket, rest) = address.in_host()?;
     let region = label(rest, 0).and_then(|first| first.strip_prefix("s3-"));
-    s3_at(config, &place.origin().replacen(&format!("{bucket}."), "", 1), bucket, region, Style::Path)
+    s3_at(config, &address.origin().replacen(&format!("{bucket}."), "", 1), bucket, region, Style::Path)
 }
 
-fn oos(config: &StoreConfig, place: &Place) -> Result<Operator, String> {
-    let (_, rest) = place.in_host()?;
+fn oos(config: &StoreConfig, address: &BucketAddress) -> Result<Operator, String> {
+    let (_, rest) = address.in_host()?;
     let style = if rest.contains("xstore.ctyun.cn") { Style::Host } else { Style::Path };
-    host_bucket(config, place, |rest| label(rest, 0).and_then(|first| first.get(4..)), style)
+    host_bucket(config, address, |rest| label(rest, 0).and_then(|first| first.get(4..)), style)
 }
 
-fn ks3(config: &StoreConfig, place: &Place) -> Result<Operator, String> {
-    let (_, rest) = place.in_host()?;
+fn ks3(config: &StoreConfig, address: &BucketAddress) -> Result<Operator, String> {
+    let (_, rest) = address.in_host()?;
     let own = rest.ends_with("ksyun.com") || rest.ends_with("ksyuncs.com");
-    host_bucket(config, place, ks3_region, if own { Style::Host } else { Style::Path })
+    host_bucket(config, address, ks3_region, if own { Style::Host } else { Style::Path })
 }
 
 /// Kingsoft uses other region names in signatures.
@@ -254,8 +260,8 @@ fn ks3_region(host: &str) -> Option<&str> {
     })
 }
 
-fn gs(config: &StoreConfig, place: &Place) -> Result<Operator, String> {
-    let bucket = place.host().split('.').next().unwrap_or_default();
+fn gs(config: &StoreConfig, address: &BucketAddress) -> Result<Operator, String> {
+    let bucket = address.host().split('.').next().unwrap_or_default();
     let builder = services::Gcs::default().bucket(bucket);
     finish(if config.storage_class.is_empty() {
         builder
@@ -264,15 +270,16 @@ fn gs(config: &StoreConfig, place: &Place) -> Result<Operator, String> {
     })
 }
 
-fn wasb(config: &StoreConfig, place: &Place) -> Result<Operator, String> {
+fn wasb(config: &StoreConfig, address: &BucketAddress) -> Result<Operator, String> {
     if config.access_key.is_empty() {
         return Err("the storage account is missing: give its name as access key".into());
     }
-    let (container, domain) = place.host().split_once('.').unwrap_or((place.host(), "blob.core.windows.net"));
+    let (container, domain) =
+        address.host().split_once('.').unwrap_or((address.host(), "blob.core.windows.net"));
     let blob = if domain.starts_with("blob") { "" } else { "blob." };
     let mut builder = services::Azblob::default()
         .container(container)
-        .endpoint(&place.at(&format!("{}.{blob}{domain}", config.access_key)))
+        .endpoint(&address.at(&format!("{}.{blob}{domain}", config.access_key)))
         .account_name(&config.access_key);
     if !config.secret_key.is_empty() {
         builder = builder.account_key(config.secret_key.expose());
@@ -282,11 +289,11 @@ fn wasb(config: &StoreConfig, place: &Place) -> Result<Operator, String> {
     finish(builder)
 }
 
-fn oss(config: &StoreConfig, place: &Place) -> Result<Operator, String> {
-    let (bucket, rest) = place.in_host().map_err(|_| {
-        format!("write the bucket with its endpoint: https://{}.oss-<region>.aliyuncs.com", place.host())
+fn oss(config: &StoreConfig, address: &BucketAddress) -> Result<Operator, String> {
+    let (bucket, rest) = address.in_host().map_err(|_| {
+        format!("write the bucket with its endpoint: https://{}.oss-<region>.aliyuncs.com", address.host())
     })?;
-    let mut builder = services::Oss::default().bucket(bucket).endpoint(&place.at(rest));
+    let mut builder = services::Oss::default().bucket(bucket).endpoint(&address.at(rest));
     if !config.access_key.is_empty() {
         builder = builder.access_key_id(&config.access_key).access_key_secret(config.secret_key.expose());
         if !config.session_token.is_empty() {
@@ -296,11 +303,11 @@ fn oss(config: &StoreConfig, place: &Place) -> Result<Operator, String> {
     finish(builder)
 }
 
-fn cos(config: &StoreConfig, place: &Place) -> Result<Operator, String> {
-    let (bucket, rest) = place.in_host().map_err(|_| {
-        format!("write the bucket with its endpoint: https://{}.cos.<region>.myqcloud.com", place.host())
+fn cos(config: &StoreConfig, address: &BucketAddress) -> Result<Operator, String> {
+    let (bucket, rest) = address.in_host().map_err(|_| {
+        format!("write the bucket with its endpoint: https://{}.cos.<region>.myqcloud.com", address.host())
     })?;
-    let mut builder = services::Cos::default().bucket(bucket).endpoint(&place.at(rest));
+    let mut builder = services::Cos::default().bucket(bucket).endpoint(&address.at(rest));
     if !config.access_key.is_empty() {
         builder = builder
             .disable_config_load()
@@ -313,23 +320,26 @@ fn cos(config: &StoreConfig, place: &Place) -> Result<Operator, String> {
     finish(builder)
 }
 
-fn obs(config: &StoreConfig, place: &Place) -> Result<Operator, String> {
-    let (bucket, rest) = place.in_host().map_err(|_| {
-        format!("write the bucket with its endpoint: https://{}.obs.<region>.myhuaweicloud.com", place.host())
+fn obs(config: &StoreConfig, address: &BucketAddress) -> Result<Operator, String> {
+    let (bucket, rest) = address.in_host().map_err(|_| {
+        format!(
+            "write the bucket with its endpoint: https://{}.obs.<region>.myhuaweicloud.com",
+            address.host()
+        )
     })?;
-    let mut builder = services::Obs::default().bucket(bucket).endpoint(&place.at(rest));
+    let mut builder = services::Obs::default().bucket(bucket).endpoint(&address.at(rest));
     if !config.access_key.is_empty() {
         builder = builder.access_key_id(&config.access_key).secret_access_key(config.secret_key.expose());
     }
     finish(builder)
 }
 
-fn tos(config: &StoreConfig, place: &Place) -> Result<Operator, String> {
-    let (bucket, rest) = place.in_host()?;
+fn tos(config: &StoreConfig, address: &BucketAddress) -> Result<Operator, String> {
+    let (bucket, rest) = address.in_host()?;
     let region = label(rest, 0).unwrap_or_default();
     let mut builder = services::Tos::default()
         .bucket(bucket)
-        .endpoint(&place.at(rest))
+        .endpoint(&address.at(rest))
         .region(region.strip_prefix("tos-").unwrap_or(region));
     if !config.access_key.is_empty() {
         builder = builder.access_key_id(&config.access_key).secret_access_key(config.secret_key.expose());
@@ -340,8 +350,8 @@ fn tos(config: &StoreConfig, place: &Place) -> Result<Operator, String> {
     finish(builder)
 }
 
-fn webdav(config: &StoreConfig, place: &Place) -> Result<Operator, String> {
-    let mut builder = services::Webdav::default().endpoint(place.address().trim_end_matches('/'));
+fn webdav(config: &StoreConfig, address: &BucketAddress) -> Result<Operator, String> {
+    let mut builder = services::Webdav::default().endpoint(address.address().trim_end_matches('/'));
     if !config.access_key.is_empty() {
         builder = builder.username(&config.access_key).password(config.secret_key.expose());
     }
@@ -365,7 +375,7 @@ mod tests {
     fn operator(storage: &str, bucket: &str) -> Result<Operator, String> {
         let driver = Driver::named(storage).unwrap();
         let config = config(storage, bucket);
-        driver.build(&config, &driver.place(&config)?)
+        driver.build(&config, &driver.address(&config)?)
     }
 
     #[test]
@@ -440,7 +450,7 @@ mod tests {
         let driver = Driver::named("s3").unwrap();
         let mut half = config("s3", "http://127.0.0.1:9000/data");
         half.secret_key = "".into();
-        let error = driver.build(&half, &driver.place(&half).unwrap()).unwrap_err();
+        let error = driver.build(&half, &driver.address(&half).unwrap()).unwrap_err();
         assert!(error.contains("no secret key"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! What of a `file` store survives a power cut.
+//! Syncs the objects of a `file` store, so that they survive a power cut.
 //!
 //! What must stay true: after a successful sync, all objects that were written before it are on the
 //! disk, with their names. An object that the disk failed to take makes every later sync fail, too,

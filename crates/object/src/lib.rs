@@ -4,6 +4,7 @@
 //! This crate knows nothing of chunks, slices, files or metadata. Everything is asynchronous on
 //! tokio, and the caller provides the runtime.
 
+mod bucket_address;
 mod buffers;
 mod compress;
 mod config;
@@ -12,13 +13,13 @@ mod direct;
 mod drivers;
 mod durable;
 mod file;
+mod idle;
 pub mod layers;
 mod mapped;
 mod mem;
 mod missing;
 mod offload;
 mod open;
-mod place;
 pub mod positional;
 mod probe;
 mod remote;
@@ -29,6 +30,7 @@ pub use compress::{CodecError, Compression};
 pub use config::{Encryption, Limits, RetryPolicy, Secret, StoreConfig};
 pub use drivers::names as driver_names;
 pub use file::FileStore;
+pub use idle::keep_idle;
 pub use mem::MemStore;
 pub use missing::check as check_driver;
 pub use open::{open, open_observed};

@@ -1,4 +1,5 @@
-//! A pool of memory for whole blocks, in huge pages where the system has them.
+//! The pool of page-aligned memory for direct I/O of whole blocks, in huge pages where the system
+//! has them. `buffers` is the pool of buffers on the heap.
 //!
 //! A disk that reads or writes a buffer itself gets one piece of memory for each page. With pages
 //! of 4 KiB, a block has 1,024 pieces, and a virtual disk spends more time on them than on the
@@ -9,15 +10,15 @@
 use memmap2::MmapMut;
 use parking_lot::Mutex;
 
-/// Most bytes of idle memory.
-const MAX_IDLE: usize = 32 << 20;
+use crate::idle::IDLE;
+
 /// Sizes are multiples of this, a huge page.
 const HUGE: usize = 2 << 20;
 
-static POOL: Mutex<Idle> = Mutex::new(Idle { pieces: Vec::new(), bytes: 0, asked: false });
+static POOL: Mutex<Free> = Mutex::new(Free { pieces: Vec::new(), bytes: 0, asked: false });
 
 #[derive(Debug)]
-struct Idle {
+struct Free {
     pieces: Vec<MmapMut>,
     bytes: usize,
     /// Whether memory was taken since the last [`shed`].
@@ -33,11 +34,12 @@ impl Mapped {
     pub(crate) fn take(bytes: usize) -> Option<Self> {
         let size = bytes.next_multiple_of(HUGE);
         {
-            let mut idle = POOL.lock();
-            idle.asked = true;
-            if let Some(found) = idle.pieces.iter().rposition(|piece| piece.len() == size) {
-                idle.bytes -= size;
-                return Some(Self(Some(idle.pieces.swap_remove(found))));
+            let mut free = POOL.lock();
+            free.asked = true;
+            if let Some(found) = free.pieces.iter().rposition(|piece| piece.len() == size) {
+                free.bytes -= size;
+                IDLE.sub(size);
+                return Some(Self(Some(free.pieces.swap_remove(found))));
             }
         }
         let piece = MmapMut::map_anon(size).ok()?;
@@ -60,13 +62,13 @@ impl Mapped {
 impl Drop for Mapped {
     fn drop(&mut self) {
         let Some(piece) = self.0.take() else { return };
-        let mut idle = POOL.lock();
-        if idle.asked && idle.bytes + piece.len() <= MAX_IDLE {
-            idle.bytes += piece.len();
-            idle.pieces.push(piece);
+        let mut free = POOL.lock();
+        if free.asked && IDLE.add(piece.len()) {
+            free.bytes += piece.len();
+            free.pieces.push(piece);
         } else {
             // Memory goes back to the system outside of the lock.
-            drop(idle);
+            drop(free);
             drop(piece);
         }
     }
@@ -74,11 +76,11 @@ impl Drop for Mapped {
 
 /// Frees idle memory if none was taken since the last call.
 pub(crate) fn shed() {
-    let mut idle = POOL.lock();
-    if !std::mem::take(&mut idle.asked) {
-        idle.bytes = 0;
-        let pieces = std::mem::take(&mut idle.pieces);
-        drop(idle);
+    let mut free = POOL.lock();
+    if !std::mem::take(&mut free.asked) {
+        IDLE.sub(std::mem::take(&mut free.bytes));
+        let pieces = std::mem::take(&mut free.pieces);
+        drop(free);
         drop(pieces);
     }
 }
@@ -96,8 +98,8 @@ mod tests {
         assert!(piece.bytes().iter().all(|byte| *byte == 7));
         let many: Vec<Mapped> = (0..20).map(|_| Mapped::take(4 << 20).unwrap()).collect();
         drop(many);
-        let idle = POOL.lock();
-        assert_eq!(idle.bytes, idle.pieces.iter().map(|piece| piece.len()).sum::<usize>());
-        assert!(idle.bytes <= MAX_IDLE);
+        let free = POOL.lock();
+        assert_eq!(free.bytes, free.pieces.iter().map(|piece| piece.len()).sum::<usize>());
+        assert!(free.bytes <= 32 << 20);
     }
 }

@@ -60,13 +60,13 @@ impl Remote {
     /// The bucket that `config` describes, by `driver`. Sends no request yet.
     pub(crate) fn new(driver: &Driver, config: &StoreConfig) -> Result<Self, ObjectError> {
         let refused = |reason| ObjectError::Config { store: driver.name.to_owned(), reason };
-        let place = driver.place(config).map_err(refused)?;
-        let operator = driver.build(config, &place).map_err(refused)?;
+        let address = driver.address(config).map_err(refused)?;
+        let operator = driver.build(config, &address).map_err(refused)?;
         let client = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .tcp_nodelay(true)
             .user_agent(concat!("sluice/", env!("CARGO_PKG_VERSION")))
-            .tls_danger_accept_invalid_certs(place.is_on("tls-insecure-skip-verify"))
+            .tls_danger_accept_invalid_certs(address.is_on("tls-insecure-skip-verify"))
             .build()
             .map_err(|error| refused(format!("no HTTP client: {}", error.without_url())))?;
         let transport = HttpTransporter::new(ReqwestTransport::new(client));
@@ -84,7 +84,7 @@ impl Remote {
         if !config.storage_class.is_empty() && !matches!(operator.info().scheme(), "s3" | "gcs") {
             tracing::warn!(store = %name, class = %config.storage_class, "this driver cannot set a storage class");
         }
-        if place.is_plain_by_default() {
+        if address.is_plain_by_default() {
             tracing::warn!(
                 store = %name,
                 "the bucket is reached without TLS, since its address has no scheme; write https:// before it"

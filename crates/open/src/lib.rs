@@ -1,11 +1,12 @@
 //! Opens volumes: the engine of a metadata URL, the object store that the settings name, and what
-//! joins them. The command line and everything else that is a program of its own stands on this.
+//! joins them. The command line and the libraries use this crate.
 //!
-//! What must stay true: this crate reads no environment. The program passes what it allows to be
-//! seen ([`Variables`]).
+//! What must stay true: this crate reads no environment variables. The program passes the variables
+//! that the crate may use ([`Variables`]).
 
 mod engines;
 mod error;
+mod failure;
 mod named;
 mod session;
 mod store;
@@ -14,6 +15,7 @@ mod volume;
 
 pub use engines::{absolute, client_cache, engine, takes_password_from_environment};
 pub use error::{OpenError, Result};
+pub use failure::Failure;
 pub use named::parse_flag;
 pub use session::{VERSION, addresses, host_name, session_info};
 pub use store::{data_config, layout, region, store_config};

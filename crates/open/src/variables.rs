@@ -1,5 +1,5 @@
-//! What the environment of a program says.
+//! The environment variables that a program passes.
 
-/// The environment variables of the program, by name. This crate reads no environment: the program
-/// says what it allows to be seen.
+/// Returns the value of an environment variable, by its name. This crate reads no environment
+/// variables itself: the program passes those that the crate may use.
 pub type Variables<'v> = &'v dyn Fn(&str) -> Option<String>;

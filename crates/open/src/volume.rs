@@ -1,6 +1,7 @@
 //! Opens a whole volume for a program.
 //!
-//! What must stay true: programs that open a volume with the same options share it.
+//! What must stay true: callers in one process that open a volume with the same URL and options
+//! share it.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -34,7 +35,7 @@ pub struct VolumeOptions {
     pub read_only: bool,
     /// The directory that is the root; empty for that of the volume.
     pub subdir: String,
-    /// Time between two signs of life.
+    /// Time between two heartbeats.
     pub heartbeat: Duration,
     /// Whether this client runs the hourly cleanup.
     pub cleaning: bool,

@@ -1,6 +1,6 @@
-//! What the last answers of a member cost: the time of each, in proportion to its size.
+//! The response times of the last answers of a member, in proportion to their size.
 //!
-//! What must stay true: one answer that took long changes nothing.
+//! What must stay true: one slow answer does not change the median.
 
 use std::{
     sync::atomic::{AtomicU32, Ordering},

@@ -25,12 +25,12 @@ use tokio::{
 
 use crate::{
     auth::KeyRing,
+    directory_polling::DirectoryPolling,
     frame::{Kind, Request, Status},
-    inquiries::Inquiries,
+    member_states::MemberStates,
     members::{Directory, Member, Members},
     node::{Node, Unanswered},
     placement::owners,
-    roster::Roster,
     stats::Stats,
 };
 
@@ -50,7 +50,7 @@ const PAUSE_PER_MEMBER: Duration = Duration::from_millis(10);
 /// Time after which a member reads the whole list although its version is the same: then members
 /// are gone whose sessions expired without anybody noticing.
 const WHOLE: Duration = Duration::from_mins(10);
-/// Members that hear of a new list at once. The others learn of it by what they ask.
+/// Members that are notified of a new list. The others learn of it from the answers that they get.
 const NOTIFIED: usize = 16;
 /// What an answer may cost if there is no other member to compare with.
 const SLOWEST: Duration = Duration::from_secs(1);
@@ -87,12 +87,12 @@ pub struct Group {
     config: GroupConfig,
     ring: Arc<KeyRing>,
     directory: Arc<dyn Directory>,
-    roster: RwLock<Arc<Roster>>,
+    states: RwLock<Arc<MemberStates>>,
     /// Whether a newer list is being fetched.
     updating: AtomicBool,
     /// Whether the metadata engine is asked in a moment.
     will_ask: AtomicBool,
-    inquiries: Inquiries,
+    polling: DirectoryPolling,
     /// When the whole list came from the metadata engine.
     whole: Mutex<Option<Instant>>,
     runtime: Handle,
@@ -135,10 +135,10 @@ impl Group {
             config,
             ring,
             directory,
-            roster: RwLock::default(),
+            states: RwLock::default(),
             updating: AtomicBool::new(false),
             will_ask: AtomicBool::new(false),
-            inquiries: Inquiries::new(Rng::from_os()),
+            polling: DirectoryPolling::new(Rng::from_os()),
             whole: Mutex::new(None),
             runtime,
             offers: Arc::new(Semaphore::new(OFFERED)),
@@ -153,8 +153,8 @@ impl Group {
 
     /// The members that this client knows.
     pub fn members(&self) -> Members {
-        let roster = self.roster.read();
-        Members { version: roster.version, members: roster.members.clone() }
+        let states = self.states.read();
+        Members { version: states.version, members: states.members.clone() }
     }
 
     /// The keys of the group.
@@ -164,7 +164,7 @@ impl Group {
 
     /// The version of the list that this client has.
     pub(crate) fn version(&self) -> u64 {
-        self.roster.read().version
+        self.states.read().version
     }
 
     /// Takes the list of members and the keys from the metadata engine. Blocks.
@@ -172,7 +172,7 @@ impl Group {
     /// # Errors
     /// A message, if it does not answer. What was known stays.
     pub fn refresh(&self) -> Result<(), String> {
-        self.inquiries.ask(Instant::now());
+        self.polling.ask(Instant::now());
         self.ring.replace(self.directory.keys()?);
         self.adopt(self.directory.members()?, true);
         Ok(())
@@ -188,21 +188,21 @@ impl Group {
         if !is_fresh || self.directory.version()? != self.version() {
             return self.refresh();
         }
-        self.inquiries.ask(Instant::now());
+        self.polling.ask(Instant::now());
         self.ring.replace(self.directory.keys()?);
         Ok(())
     }
 
     /// Has other members learn that there is a newer list than theirs.
     pub fn announce(&self) {
-        let roster = Arc::clone(&self.roster.read());
-        let mut nodes: Vec<_> = roster.nodes.iter().enumerate().collect();
+        let states = Arc::clone(&self.states.read());
+        let mut nodes: Vec<_> = states.nodes.iter().enumerate().collect();
         let mut rng = Rng::from_os();
         while nodes.len() > NOTIFIED + 1 {
             nodes.swap_remove(rng.below(nodes.len() as u64) as usize);
         }
         let request = self.request(Kind::List, BlockKey { id: 0, index: 0, size: 0 }, 0..0);
-        for (_, node) in nodes.into_iter().filter(|(at, _)| Some(*at) != roster.own) {
+        for (_, node) in nodes.into_iter().filter(|(at, _)| Some(*at) != states.own) {
             let (node, ring, limit) = (Arc::clone(node), Arc::clone(&self.ring), self.config.remote_timeout);
             let request = request.clone();
             drop(self.runtime.spawn(async move {
@@ -215,55 +215,55 @@ impl Group {
     /// Takes a list. One that another client has is taken unless a newer one is known. What the
     /// metadata engine has counts in any case: it may have lost the newest lists.
     fn adopt(&self, list: Members, from_engine: bool) {
-        let mut roster = self.roster.write();
+        let mut states = self.states.write();
         if from_engine {
             *self.whole.lock() = Some(Instant::now());
-        } else if list.version < roster.version {
+        } else if list.version < states.version {
             return;
         }
-        if list.version != roster.version {
-            self.inquiries.learned();
+        if list.version != states.version {
+            self.polling.learned();
         }
         let node = |member: &Member| {
             let (patience, runtime) = (self.config.patience, self.runtime.clone());
             Node::new(member.address.clone(), member.fingerprint, patience, runtime)
         };
-        *roster = Arc::new(roster.next(list, self.config.own.as_deref(), node));
+        *states = Arc::new(states.next(list, self.config.own.as_deref(), node));
     }
 
     /// Asks the members that should have a block, one after the other.
     async fn fetch_block(&self, key: BlockKey, range: Range<u32>) -> Option<Bytes> {
-        let roster = Arc::clone(&self.roster.read());
-        let candidates = owners(&roster.shares, key, TRIES, |at| self.is_usable(&roster, at));
+        let states = Arc::clone(&self.states.read());
+        let candidates = owners(&states.shares, key, TRIES, |at| self.is_usable(&states, at));
         let mut kind = Kind::Get;
         for at in candidates {
-            if Some(at) == roster.own {
-                if !roster.members[at].backup {
+            if Some(at) == states.own {
+                if !states.members[at].backup {
                     return None;
                 }
                 // Until a moment ago the next one owned the block.
                 kind = Kind::GetCached;
                 continue;
             }
-            match self.ask(&roster.nodes[at], kind, key, range.clone()).await {
+            match self.ask(&states.nodes[at], kind, key, range.clone()).await {
                 Ok(found) => return found,
                 Err(Unanswered::Slow) => return None,
                 Err(Unanswered::Lost(_)) => {}
             }
         }
         // Without members, the first one may have come.
-        let most = if roster.members.is_empty() { EMPTY_PAUSE } else { DIRECTORY_PAUSE };
-        if self.inquiries.is_due(Instant::now(), most) {
+        let most = if states.members.is_empty() { EMPTY_PAUSE } else { DIRECTORY_PAUSE };
+        if self.polling.is_due(Instant::now(), most) {
             self.ask_directory();
         }
         None
     }
 
     /// Whether a member may be asked: this client itself, and all that are not left alone.
-    fn is_usable(&self, roster: &Roster, at: usize) -> bool {
-        let node = &roster.nodes[at];
-        let most = || roster.fastest_but(at).map_or(SLOWEST, |fastest| node.most(fastest));
-        Some(at) == roster.own || node.is_usable(&self.ring, most)
+    fn is_usable(&self, states: &MemberStates, at: usize) -> bool {
+        let node = &states.nodes[at];
+        let most = || states.fastest_but(at).map_or(SLOWEST, |fastest| node.most(fastest));
+        Some(at) == states.own || node.is_usable(&self.ring, most)
     }
 
     /// Notes what an answer cost, and leaves a member alone that is much slower than others.
@@ -271,12 +271,12 @@ impl Group {
         if !node.note_cost(took, bytes as u32) {
             return;
         }
-        let roster = Arc::clone(&self.roster.read());
-        let suspended = roster.nodes.iter().filter(|node| node.is_suspended()).count();
-        let at = roster.position(node);
+        let states = Arc::clone(&self.states.read());
+        let suspended = states.nodes.iter().filter(|node| node.is_suspended()).count();
+        let at = states.position(node);
         // When most are slow, it is for another reason.
         if let Some(fastest) =
-            at.and_then(|at| roster.fastest_but(at)).filter(|_| suspended * 2 < roster.nodes.len())
+            at.and_then(|at| states.fastest_but(at)).filter(|_| suspended * 2 < states.nodes.len())
         {
             node.compare(fastest);
         }
@@ -330,15 +330,15 @@ impl Group {
     /// A client has a list of this version. The list is read soon: never so often that the members
     /// of a large group, which all start at once, keep the metadata engine busy.
     pub(crate) fn heard_of(&self, version: u64) {
-        let roster = Arc::clone(&self.roster.read());
-        if version <= roster.version {
+        let states = Arc::clone(&self.states.read());
+        if version <= states.version {
             return;
         }
-        let pause = NEWER_PAUSE.max(PAUSE_PER_MEMBER * roster.members.len() as u32);
+        let pause = NEWER_PAUSE.max(PAUSE_PER_MEMBER * states.members.len() as u32);
         let now = Instant::now();
-        let elapsed = self.inquiries.elapsed(now).unwrap_or(pause);
+        let elapsed = self.polling.elapsed(now).unwrap_or(pause);
         let Some(left) = pause.checked_sub(elapsed).filter(|left| !left.is_zero()) else {
-            self.inquiries.ask(now);
+            self.polling.ask(now);
             return self.ask_directory();
         };
         if self.will_ask.swap(true, Ordering::AcqRel) {
@@ -411,10 +411,10 @@ impl Group {
 
 impl Peers for Group {
     fn owns(&self, block: BlockKey) -> bool {
-        let roster = Arc::clone(&self.roster.read());
-        let Some(own) = roster.own else { return false };
-        owners(&roster.shares, block, 1, |at| self.is_usable(&roster, at)).first() == Some(&own)
-            && !roster.members[own].backup
+        let states = Arc::clone(&self.states.read());
+        let Some(own) = states.own else { return false };
+        owners(&states.shares, block, 1, |at| self.is_usable(&states, at)).first() == Some(&own)
+            && !states.members[own].backup
     }
 
     fn fetch(&self, block: BlockKey, range: Range<u32>) -> Asked<'_, Bytes> {
@@ -423,20 +423,20 @@ impl Peers for Group {
 
     fn fetch_from_former(&self, block: BlockKey) -> Asked<'_, Bytes> {
         Box::pin(async move {
-            let roster = Arc::clone(&self.roster.read());
-            let own = roster.own.filter(|own| roster.members[*own].backup)?;
-            let usable = |at: usize| at != own && self.is_usable(&roster, at);
-            let at = owners(&roster.shares, block, 1, usable).first().copied()?;
-            self.ask(&roster.nodes[at], Kind::GetCached, block, 0..block.size).await.ok()?
+            let states = Arc::clone(&self.states.read());
+            let own = states.own.filter(|own| states.members[*own].backup)?;
+            let usable = |at: usize| at != own && self.is_usable(&states, at);
+            let at = owners(&states.shares, block, 1, usable).first().copied()?;
+            self.ask(&states.nodes[at], Kind::GetCached, block, 0..block.size).await.ok()?
         })
     }
 
     fn at_owner(&self, block: BlockKey, action: OwnerAction) -> Asked<'_, bool> {
         Box::pin(async move {
-            let roster = Arc::clone(&self.roster.read());
-            let usable = |at: usize| self.is_usable(&roster, at);
-            let at = owners(&roster.shares, block, 1, usable).first().copied()?;
-            if Some(at) == roster.own {
+            let states = Arc::clone(&self.states.read());
+            let usable = |at: usize| self.is_usable(&states, at);
+            let at = owners(&states.shares, block, 1, usable).first().copied()?;
+            if Some(at) == states.own {
                 return None;
             }
             let kind = match action {
@@ -445,7 +445,7 @@ impl Peers for Group {
                 OwnerAction::Evict => Kind::Evict,
             };
             let request = self.request(kind, block, 0..0);
-            let answer = roster.nodes[at].ask(&self.ring, request, None, WARMING).await.ok()?;
+            let answer = states.nodes[at].ask(&self.ring, request, None, WARMING).await.ok()?;
             Some(answer.status == Status::Done)
         })
     }
@@ -454,10 +454,10 @@ impl Peers for Group {
         if !self.config.fill {
             return;
         }
-        let roster = Arc::clone(&self.roster.read());
-        let candidates = owners(&roster.shares, block, 1, |_| true);
-        let Some(at) = candidates.first().copied().filter(|at| Some(*at) != roster.own) else { return };
-        let node = Arc::clone(&roster.nodes[at]);
+        let states = Arc::clone(&self.states.read());
+        let candidates = owners(&states.shares, block, 1, |_| true);
+        let Some(at) = candidates.first().copied().filter(|at| Some(*at) != states.own) else { return };
+        let node = Arc::clone(&states.nodes[at]);
         if node.is_suspended() {
             return;
         }

@@ -1,17 +1,17 @@
-//! Whether a member is asked, or left alone for a while.
+//! Whether a client sends requests to a member, or excludes it for a while.
 //!
-//! What must stay true: no read waits for a member that was left alone, until something else has
-//! found that it answers. The more often it is left alone, the longer.
+//! What must stay true: no read waits for a member that was excluded. A request in the background
+//! must succeed first. Each new exclusion lasts longer.
 
 use std::time::{Duration, Instant};
 
-/// Slow or damaged answers in a row after which a member is left alone …
+/// Slow or damaged answers in a row after which a member is excluded …
 const BAD: u32 = 3;
-/// … the slow ones only if it has not answered anybody for this long: one that has much to do is no
-/// less busy if its clients go elsewhere and come back.
+/// … the slow ones only if it has not answered anything for this long: a member that has much to do
+/// is no less busy if its clients go elsewhere and come back.
 const SILENT: Duration = Duration::from_millis(500);
-/// How long a member is left alone: the first time, doubling up to the last. One that was asked for
-/// as long as the last begins anew.
+/// How long a member is excluded: the first time, doubling up to the last. After it was in use for
+/// as long as the last, the first one applies again.
 const PAUSE: std::ops::Range<Duration> = Duration::from_secs(1)..Duration::from_mins(1);
 
 /// What is known of a member.
@@ -25,7 +25,7 @@ pub(crate) struct Health {
     unanswered: Option<Instant>,
     /// Damaged answers since the last good one.
     damaged: u32,
-    /// How often it was left alone of late.
+    /// How often it was excluded recently.
     pauses: u32,
     state: State,
 }
@@ -34,9 +34,9 @@ pub(crate) struct Health {
 enum State {
     /// It is asked, since then.
     Asked(Instant),
-    /// Nobody asks it until then.
+    /// It is excluded until then.
     Alone(Instant),
-    /// It is tried whether it answers.
+    /// A request in the background finds out whether it answers.
     Tried,
 }
 
@@ -44,7 +44,7 @@ enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Advice {
     Ask,
-    /// Ask another one, and try this one beside.
+    /// Ask another member, and try this one in the background.
     Try,
     LeaveAlone,
 }
@@ -55,7 +55,7 @@ impl Health {
         Self { heard: now, slow: 0, unanswered: None, damaged: 0, pauses: 0, state }
     }
 
-    /// Whether it is left alone, or being tried.
+    /// Whether it is excluded, or being tried.
     pub(crate) fn is_suspended(&self) -> bool {
         !matches!(self.state, State::Asked(_))
     }
@@ -81,9 +81,9 @@ impl Health {
         }
     }
 
-    /// Whether it began an answer since, or was connected to.
-    pub(crate) fn was_heard_since(&self, then: Instant) -> bool {
-        self.heard > then
+    /// Whether it began an answer, or was connected to, less than `time` ago.
+    pub(crate) fn was_heard_within(&self, time: Duration, now: Instant) -> bool {
+        now.duration_since(self.heard) < time
     }
 
     /// It began an answer, or was connected to.
@@ -91,7 +91,7 @@ impl Health {
         self.heard = now;
     }
 
-    /// It answered. Returns whether it has to be left alone.
+    /// It answered. Returns whether it must be excluded.
     #[must_use]
     pub(crate) fn answered(&mut self, damaged: bool) -> bool {
         (self.slow, self.unanswered) = (0, None);
@@ -99,8 +99,7 @@ impl Health {
         self.damaged >= BAD
     }
 
-    /// It did not answer in time what it was asked at `begun`. Returns whether it has to be left
-    /// alone.
+    /// It did not answer in time what it was asked at `begun`. Returns whether it must be excluded.
     #[must_use]
     pub(crate) fn was_slow(&mut self, begun: Instant, now: Instant) -> bool {
         self.slow += 1;
@@ -109,7 +108,7 @@ impl Health {
         self.slow >= BAD && now.duration_since(since.max(self.heard)) > SILENT
     }
 
-    /// Leaves it alone for a while; for how long, unless it is left alone already.
+    /// Excludes it for a while. Returns for how long; `None` if it is excluded already.
     pub(crate) fn leave_alone(&mut self, now: Instant) -> Option<Duration> {
         match self.state {
             State::Alone(_) => return None,

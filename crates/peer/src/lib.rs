@@ -9,22 +9,22 @@
 mod auth;
 mod blocks;
 mod costs;
+mod directory_polling;
 mod frame;
 mod group;
-mod half_open;
 mod health;
-mod inquiries;
 mod latency;
 mod link;
+mod member_states;
 mod members;
 mod node;
 mod placement;
-mod roster;
 mod serve;
+mod served_connection;
 mod serving;
-mod session;
 mod stats;
 mod tls;
+mod unauthenticated;
 
 pub use auth::{GroupKey, KeyRing};
 pub use blocks::{Blocks, Boxed};

@@ -29,6 +29,9 @@ use crate::{
 const LINKS: usize = 2;
 /// Wait for an answer to begin before there were enough to know how long they take.
 const UNKNOWN: Duration = Duration::from_secs(1);
+/// A member that answered somebody within this time is busy, not silent. On a machine with much to
+/// do, it may get no processor for some tens of milliseconds.
+const SILENT: Duration = Duration::from_millis(250);
 /// Shortest wait for a connection.
 const CONNECTING: Duration = Duration::from_millis(250);
 /// Answers from which on the percentile is used.
@@ -199,18 +202,16 @@ impl Node {
         let is_read = matches!(request.kind, Kind::Get | Kind::GetCached);
         let patience = if is_read { self.deadline() } else { limit };
         let mut waiting = link.send(request, payload).await.map_err(Unanswered::Lost)?;
-        let mut since = started;
         while timeout(patience, &mut waiting.first).await.is_err() {
             // One that answered others meanwhile has much to do. If its clients went to the object
             // store, it would have to read less often, but the store more often.
-            let is_busy = is_read && self.health.lock().was_heard_since(since);
+            let is_busy = is_read && self.health.lock().was_heard_within(SILENT, Instant::now());
             if !is_busy || started.elapsed() >= UNKNOWN {
                 // It counts as long as it was waited for, so that a member that became slower for
                 // good is believed in the end.
                 self.latency.observe(started.elapsed());
                 return Err(Unanswered::Slow);
             }
-            since = Instant::now();
         }
         self.latency.observe(started.elapsed());
         self.health.lock().heard(Instant::now());

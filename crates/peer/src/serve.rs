@@ -1,9 +1,9 @@
 //! The server side of a member.
 //!
-//! What must stay true: before a client has proved that it knows the key, it uses only little
-//! memory, and for at most [`HANDSHAKE`](crate::auth::HANDSHAKE), and the clients of one address do
-//! not keep out those of another. If a client does not receive its answers, no more requests are
-//! read from it. The memory of all waiting answers is limited.
+//! What must stay true: an unauthenticated client uses little memory, for at most
+//! [`HANDSHAKE`](crate::auth::HANDSHAKE). Clients of one address cannot block clients of another
+//! address. If a client does not receive its answers, no more requests are read from it. The memory
+//! of all waiting answers is limited.
 
 use std::{
     io,
@@ -27,23 +27,23 @@ use crate::{
     auth::{HANDSHAKE, admit},
     blocks::Blocks,
     group::Group,
-    half_open::{HalfOpen, OneHalfOpen},
+    served_connection::ServedConnection,
     serving::Serving,
-    session::Session,
     tls::{self, Identity},
+    unauthenticated::{Unauthenticated, UnauthenticatedConnection},
 };
 
-/// Clients that may be proving themselves at once.
-const PROVING: usize = 1024;
+/// Most authentication handshakes at the same time.
+const HANDSHAKES: usize = 1024;
 /// Pause after a connection could not be accepted, as when there are too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Limits of a member.
 #[derive(Clone, Copy, Debug)]
 pub struct ServeConfig {
-    /// Connections of other clients at once.
+    /// Most connections of other clients.
     pub connections: usize,
-    /// Bytes of blocks that are being read or sent at once.
+    /// Most bytes of blocks that are being read or sent.
     pub memory: usize,
     /// Whether connections are not encrypted (`--group-plaintext`).
     pub plaintext: bool,
@@ -60,8 +60,8 @@ struct Entrance {
     serving: Arc<Serving>,
     identity: Option<Identity>,
     connections: AtomicUsize,
-    proving: Semaphore,
-    half_open: Arc<HalfOpen>,
+    handshakes: Semaphore,
+    unauthenticated: Arc<Unauthenticated>,
     limit: usize,
 }
 
@@ -98,8 +98,8 @@ impl Server {
             serving: Serving::new(group, blocks, config.memory),
             identity,
             connections: AtomicUsize::new(0),
-            proving: Semaphore::new(PROVING),
-            half_open: Arc::default(),
+            handshakes: Semaphore::new(HANDSHAKES),
+            unauthenticated: Arc::default(),
             limit: config.connections,
         });
         let entered = runtime.enter();
@@ -134,7 +134,7 @@ async fn accept(listener: TcpListener, entrance: Arc<Entrance>) {
             }
         };
         let stats = Arc::clone(entrance.serving.group.stats());
-        let Some(half_open) = entrance.half_open.one(from.ip()) else {
+        let Some(unauthenticated) = entrance.unauthenticated.one(from.ip()) else {
             stats.refused.add(1);
             continue;
         };
@@ -146,7 +146,7 @@ async fn accept(listener: TcpListener, entrance: Arc<Entrance>) {
         let entrance = Arc::clone(&entrance);
         sessions.spawn(async move {
             let _counted = Counted(&entrance.connections);
-            if let Err(error) = serve(stream, &entrance, half_open).await {
+            if let Err(error) = serve(stream, &entrance, unauthenticated).await {
                 if error.kind() == io::ErrorKind::PermissionDenied {
                     stats.refused.add(1);
                     tracing::warn!(%from, "a client without the key of the cache group was refused");
@@ -168,21 +168,25 @@ impl Drop for Counted<'_> {
 }
 
 /// Lets a client in, and serves it.
-async fn serve(mut stream: TcpStream, entrance: &Arc<Entrance>, half_open: OneHalfOpen) -> io::Result<()> {
+async fn serve(
+    mut stream: TcpStream,
+    entrance: &Arc<Entrance>,
+    unauthenticated: UnauthenticatedConnection,
+) -> io::Result<()> {
     let late = |_| io::Error::from(io::ErrorKind::TimedOut);
     let until = Instant::now() + HANDSHAKE;
-    let proving = timeout_at(until, entrance.proving.acquire()).await.map_err(late)?;
+    let handshakes = timeout_at(until, entrance.handshakes.acquire()).await.map_err(late)?;
     stream.set_nodelay(true)?;
     let ring = entrance.serving.group.ring();
     let Some(identity) = &entrance.identity else {
         timeout_at(until, admit(&mut stream, ring, b"")).await.map_err(late)??;
-        drop((proving, half_open));
-        return Session::new(stream, &entrance.serving).run().await;
+        drop((handshakes, unauthenticated));
+        return ServedConnection::new(stream, &entrance.serving).run().await;
     };
     let acceptor = TlsAcceptor::from(Arc::clone(&identity.config));
     let mut stream = timeout_at(until, acceptor.accept(stream)).await.map_err(late)??;
     let binding = tls::binding(stream.get_ref().1)?;
     timeout_at(until, admit(&mut stream, ring, &binding)).await.map_err(late)??;
-    drop((proving, half_open));
-    Session::new(stream, &entrance.serving).run().await
+    drop((handshakes, unauthenticated));
+    ServedConnection::new(stream, &entrance.serving).run().await
 }

@@ -1,8 +1,8 @@
-//! The memory of Python's objects, used without the lock of the interpreter.
+//! The memory of Python objects, used without the lock of the interpreter (the GIL).
 //!
-//! What must stay true: this is the only file with `unsafe`. `pyo3` lets go of the lock only while
-//! nothing of Python is in use, so it has no safe way to fill an object without the lock; a copy
-//! would be the alternative, and a thread that copies holds up all others.
+//! What must stay true: this is the only file with `unsafe`. `pyo3` releases the lock only while no
+//! Python object is in use. So safe code cannot fill a Python buffer without the lock. The
+//! alternative is a copy under the lock, which would block all other Python threads.
 
 #![allow(unsafe_code, reason = "fills objects of Python without the lock of the interpreter")]
 

@@ -1,16 +1,16 @@
-//! Volumes for Python: the module `sluice._native`, on which the package in `sdk/python` stands.
+//! Volumes for Python: the module `sluice._native`, which the package in `sdk/python` uses.
 //!
 //! | module | what |
 //! |---|---|
 //! | `volume`, `names`, `attrs` | `Volume`: the calls on paths |
 //! | `stat` | attributes as tuples |
-//! | `file` | `File`: open files, without a cursor |
+//! | `file` | `File`: open files, without a position |
 //! | `ranges` | many ranges read at once |
 //! | `buffer` | the memory of Python's objects |
 //! | `error` | errors as `OSError` |
 //!
 //! What must stay true: no call that may wait holds the lock of the interpreter. Paths are bytes;
-//! the package turns what its users write into them.
+//! the package converts path strings into bytes.
 
 mod attrs;
 mod buffer;

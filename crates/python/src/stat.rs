@@ -1,4 +1,4 @@
-//! Attributes as tuples, of which the package makes what `os.stat` returns.
+//! Attributes as tuples. The package converts them into `os.stat_result`.
 
 use sluice_fs::Attr;
 

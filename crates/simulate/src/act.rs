@@ -18,7 +18,7 @@ use sluice_meta::{
 };
 use sluice_types::Ino;
 
-use crate::{locks::Wish, names::Asked, world::Mark};
+use crate::{locks::LockRequest, names::Asked, world::Mark};
 
 /// What a program asks for.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub(crate) enum Act {
     /// Another length.
     Truncate(Truncate),
     /// A lock more or less.
-    Lock(Wish),
+    Lock(LockRequest),
 }
 
 impl Act {
@@ -95,7 +95,7 @@ impl Op for Marked {
             Act::Link(op) => op.conflict_keys(),
             Act::SetAttr(op) => op.conflict_keys(),
             Act::Truncate(op) => op.conflict_keys(),
-            Act::Lock(wish) => wish.conflict_keys(),
+            Act::Lock(request) => request.conflict_keys(),
         }
     }
 
@@ -116,9 +116,9 @@ impl Op for Marked {
             Act::Link(op) => drop(op.run(view)?),
             Act::SetAttr(op) => drop(op.run(view)?),
             Act::Truncate(op) => drop(op.run(view)?),
-            // What is held, or not, as it was wished before: nothing would keep it from happening
-            // twice.
-            Act::Lock(wish) => marked = wish.run(view)?,
+            // What is held, or not, as it was requested before: nothing would keep it from
+            // happening twice.
+            Act::Lock(request) => marked = request.run(view)?,
         }
         if marked {
             view.write(self.mark.write());

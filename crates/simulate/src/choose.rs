@@ -116,6 +116,19 @@ impl<'w> Scene<'w> {
         self.entries.iter().find(|entry| entry.ino == dir).map(|entry| entry.at.dir)
     }
 
+    /// The names that lead from the root to a directory.
+    pub(crate) fn path(&self, dir: Ino) -> Option<Vec<Name>> {
+        let (mut path, mut at) = (Vec::new(), dir);
+        while at != Ino::ROOT {
+            // Others may move directories while they are looked at.
+            let entry = self.entries.iter().find(|entry| entry.ino == at && path.len() < 64)?;
+            path.push(entry.at.name.clone());
+            at = entry.at.dir;
+        }
+        path.reverse();
+        Some(path)
+    }
+
     /// Whether `dir` is `other` or below it.
     fn is_in(&self, dir: Ino, other: Ino) -> bool {
         let above = std::iter::successors(Some(dir), |dir| self.parent(*dir));

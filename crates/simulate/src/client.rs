@@ -18,7 +18,7 @@ use crate::{
     choose::Scene,
     engine::{PATIENCE, SimEngine},
     history::Moment,
-    locks::{Beliefs, Wish, on_record},
+    locks::{Beliefs, LockRequest, on_record},
     names::Asked,
     plan::{Step, Theme},
     world::{Mark, World, WorldClock},
@@ -174,13 +174,13 @@ impl Client {
     fn lock_some(&self, owner: u64, interrupt: &Interrupt) {
         let Some(file) = Scene::of(&self.world).file() else { return };
         let owner = LockOwner { sid: self.meta.sid(), owner };
-        let wish = Wish::drawn(file.ino, owner, |bound| self.world.sched.below(bound));
+        let request = LockRequest::drawn(file.ino, owner, |bound| self.world.sched.below(bound));
         let fences = self.world.fences(owner.sid);
-        let marked = Marked { act: Act::Lock(wish.clone()), mark: self.world.lock_mark() };
+        let marked = Marked { act: Act::Lock(request.clone()), mark: self.world.lock_mark() };
         let answer = self.meta.run(marked.clone(), interrupt);
         self.world.log(|| format!("client {} is told {answer:?} of {marked:?}", self.at));
         self.check_answer(&marked, &answer);
-        self.locks.lock().heard(&wish, &answer, fences);
+        self.locks.lock().heard(&request, &answer, fences);
     }
 
     /// Joins a cache group, or leaves it.

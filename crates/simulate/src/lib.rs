@@ -3,9 +3,9 @@
 //! The clients are the real ones, over the in-memory engine. Threads run one at a time, in virtual
 //! time. So a request, a commit, an answer, the death of a client or a jump of the clocks may
 //! happen between any two others. After each round the simulator checks: answers to programs were
-//! true, the files form one tree, counters are right, open files exist, caches equal the records of
-//! the engine, locks exclude each other, and a client really holds each lock that it believes it
-//! holds.
+//! true, the files form one tree, counters are right, the record of each open file exists, caches
+//! equal the records of the engine, no two clients hold conflicting locks, and a client really
+//! holds each lock that it believes it holds.
 //!
 //! Each answer about names must have been true at some moment between call and return. In one of
 //! eight seeds the clients are whole mounts (`Vfs`) without file data. There, an open must see all
@@ -46,9 +46,9 @@ mod act;
 mod choose;
 mod client;
 mod engine;
-mod floors;
 mod history;
 mod locks;
+mod lower_bounds;
 mod mix;
 mod mount;
 mod names;

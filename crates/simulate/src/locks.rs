@@ -23,14 +23,14 @@ type Part = (Ino, LockOwner, u64);
 
 /// A lock that is to be taken or released.
 #[derive(Clone, Debug)]
-pub(crate) enum Wish {
+pub(crate) enum LockRequest {
     /// Of the whole file.
     Flock(Flock),
     /// Of some ranges.
     Plock(SetPlock),
 }
 
-impl Wish {
+impl LockRequest {
     /// What `below` draws; it answers with a number below its bound.
     pub(crate) fn drawn(ino: Ino, owner: LockOwner, below: impl Fn(u64) -> u64) -> Self {
         let (unlock, write) = (below(3) == 0, below(2) == 0);
@@ -133,20 +133,20 @@ struct Belief {
     known: bool,
     /// Whether it is held exclusively, `None` if it is not held.
     held: Option<bool>,
-    /// How often the client had been taken for dead when it was asked for.
+    /// How often the client had been fenced when it was asked for.
     fences: u64,
 }
 
 impl Beliefs {
-    /// Takes in the answer to a wish.
-    pub(crate) fn heard<T>(&mut self, wish: &Wish, answer: &FsResult<T>, fences: u64) {
+    /// Takes in the answer to a request.
+    pub(crate) fn heard<T>(&mut self, request: &LockRequest, answer: &FsResult<T>, fences: u64) {
         let known = match answer {
             Ok(_) => true,
             Err(FsError::Io(_) | FsError::Interrupted) => false,
             Err(_) => return,
         };
-        let held = wish.held();
-        self.0.extend(wish.parts().into_iter().map(|part| (part, Belief { known, held, fences })));
+        let held = request.held();
+        self.0.extend(request.parts().into_iter().map(|part| (part, Belief { known, held, fences })));
     }
 
     /// What is wrong, or not on record as it should be. Locks of before the client was taken for

@@ -29,8 +29,8 @@ use tokio::runtime::{Handle, Runtime};
 use crate::{
     choose::Scene,
     engine::{PATIENCE, SimEngine},
-    floors::{Floors, Known, Part, content},
     history::Moment,
+    lower_bounds::{Known, LowerBounds, Part, content},
     names::Asked,
     plan::{ClientPlan, Step},
     world::{World, WorldClock},
@@ -49,7 +49,7 @@ pub(crate) struct Mount {
     vfs: Arc<Vfs>,
     index: Arc<MetaIndex>,
     caller: Caller,
-    floors: Floors,
+    bounds: LowerBounds,
     state: Mutex<State>,
 }
 
@@ -129,7 +129,7 @@ impl Mount {
             vfs,
             index,
             caller,
-            floors: Floors::default(),
+            bounds: LowerBounds::default(),
             state: Mutex::default(),
         }))
     }
@@ -148,7 +148,7 @@ impl Mount {
 
     fn begin(&self) -> Call {
         let interrupt = self.world.begins(self.at);
-        Call { since: self.world.moment(), known: self.floors.known(), interrupt }
+        Call { since: self.world.moment(), known: self.bounds.known(), interrupt }
     }
 
     /// Whether every answer is asked of the engine, and every commit does one operation.
@@ -167,7 +167,7 @@ impl Mount {
     fn shown(&self, call: &Call, part: Part, asked: bool, fits: impl Fn(Option<&Row>) -> bool) -> bool {
         let known = call.known.get(&part).copied().unwrap_or(0);
         let least = if asked { known.max(call.since) } else { known };
-        self.floors.shown(&self.world, part, least, fits)
+        self.bounds.shown(&self.world, part, least, fits)
     }
 
     /// Attributes of a file were shown.
@@ -188,6 +188,10 @@ impl Mount {
 
     /// An answer about names.
     fn answered(&self, call: &Call, asked: &Asked, answer: Result<Option<Ino>, &FsError>) {
+        if answer == Err(&FsError::Again) {
+            // A guess was wrong, and nothing was done.
+            return;
+        }
         self.world.log(|| format!("mount {} asked {asked:?} since {}: {answer:?}", self.at, call.since));
         if self.is_single() && !asked.may_be(&self.world, call.since, answer) {
             self.fault(&format!("was told {answer:?} of {asked:?}"));
@@ -283,7 +287,24 @@ impl Mount {
         }
     }
 
+    /// Opens a file by its name.
+    fn open_named(&self) {
+        let Some(file) = Scene::of(&self.world).file() else { return };
+        let call = self.begin();
+        let names = [file.at.name.clone()];
+        let walked = self.vfs.walk_to_open(&self.caller, &call.interrupt, file.at.dir, &names);
+        let Ok((_, Some(found))) = walked else { return };
+        let opened = self.vfs.open_found(&self.caller, &call.interrupt, &found, libc::O_RDONLY);
+        self.world.log(|| format!("mount {} opens {found:?} since {}: {opened:?}", self.at, call.since));
+        if let Ok(opened) = opened {
+            self.opened(&call, found.ino(), opened, false);
+        }
+    }
+
     fn open_some(&self) {
+        if self.below(2) == 0 {
+            return self.open_named();
+        }
         let Some(ino) = self.some_file() else { return };
         let writes = self.below(2) == 0;
         let call = self.begin();
@@ -300,8 +321,8 @@ impl Mount {
     /// An open sees all that was committed before it.
     fn opened(&self, call: &Call, ino: Ino, opened: Opened, writes: bool) {
         self.state.lock().open.push(OpenHandle { fh: opened.fh, ino, writes });
-        self.floors.raise(Part::Content(ino), call.since);
-        self.floors.raise(Part::Slices(ino), call.since);
+        self.bounds.raise(Part::Content(ino), call.since);
+        self.bounds.raise(Part::Slices(ino), call.since);
     }
 
     fn some_open(&self, wanted: impl Fn(&OpenHandle) -> bool) -> Option<OpenHandle> {
@@ -360,8 +381,8 @@ impl Mount {
         let has = |row: &Option<Row>| matches!(row, Some(Row::Chunk(.., slices)) if slices.contains(&slice));
         match values.iter().find(|(_, row)| has(row)) {
             Some((moment, _)) => {
-                self.floors.raise(Part::Content(handle.ino), *moment);
-                self.floors.raise(Part::Slices(handle.ino), *moment);
+                self.bounds.raise(Part::Content(handle.ino), *moment);
+                self.bounds.raise(Part::Slices(handle.ino), *moment);
             }
             None => self.fault(&format!("was told that slice {id} was written to {}", handle.ino)),
         }

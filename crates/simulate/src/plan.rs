@@ -1,8 +1,8 @@
 //! What a seed decides before anything happens: the number of clients, what they do, and which
 //! faults occur.
 //!
-//! Each seed leaves out most kinds of operations and faults. So the remaining ones meet more often,
-//! and even two rare ones meet. Some themes favour combinations that are known to fail.
+//! Each seed leaves out most kinds of operations and faults. So the remaining ones occur together
+//! more often, even two rare ones. Some themes favour combinations that are known to fail.
 
 use sluice_types::Rng;
 
@@ -111,7 +111,7 @@ pub struct ClientPlan {
     pub record_cache: bool,
     /// Whether reads use cached records.
     pub cache: bool,
-    /// Heartbeats in a round. A client without any is taken for dead when the clocks jump.
+    /// Heartbeats in a round. A client without any is fenced when the clocks jump.
     pub beats: u64,
     /// Whether it dies.
     pub dies: bool,
@@ -177,7 +177,7 @@ impl Plan {
             }
         }
         if returning {
-            // The first is taken for dead and goes on. The others are slow to clean up after it.
+            // The first is fenced and goes on. The others are slow to clean up after it.
             for (at, client) in clients.iter_mut().enumerate() {
                 client.beats = 40 * u64::from(at > 0);
                 client.dies = false;

@@ -28,7 +28,7 @@ pub(crate) struct HandleLocks {
 
 #[derive(Default)]
 struct Locks {
-    /// The fence count (how often this client was taken for dead) at which a lost lock was
+    /// The fence count (how often this client was fenced) at which a lost lock was
     /// acquired.
     lost: Option<i64>,
     /// The fence count at which each lock was first acquired.

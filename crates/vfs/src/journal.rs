@@ -6,7 +6,7 @@
 //! answer, a commit), and is freed only when it no longer holds.
 
 mod error;
-mod past;
+mod previous_state;
 mod slot;
 
 use std::{
@@ -23,11 +23,11 @@ use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use sluice_meta::{Effect, EffectLog, LogSpan, TakenUp};
 use sluice_types::Ino;
 
-pub(crate) use self::past::Found;
+pub(crate) use self::previous_state::Found;
 use self::slot::{
     BYTES, EXTENT, Kind, MAGIC, NUMBERS, RING, RING_SLOTS, SESSION, SLOT, STEP, Slot, TABLE, VERSION,
 };
-pub use self::{error::JournalError, past::Past};
+pub use self::{error::JournalError, previous_state::PreviousState};
 use crate::handle_locks::Lock;
 
 /// Handle numbers that one record reserves.
@@ -90,15 +90,15 @@ impl Journal {
         file.write_all_at(&head, 0)?;
         // Room for the other heads, so that they can be read.
         file.write_all_at(&[0; SLOT], EXTENT)?;
-        Ok(Self::over(file, &Past::default()))
+        Ok(Self::over(file, &PreviousState::default()))
     }
 
     /// Opens the journal of another process, and reads it. This process continues it.
     ///
     /// # Errors
     /// If it is no journal, or has an unknown version.
-    pub fn open(file: File) -> Result<(Self, Past), JournalError> {
-        let past = Past::read(&file)?;
+    pub fn open(file: File) -> Result<(Self, PreviousState), JournalError> {
+        let past = PreviousState::read(&file)?;
         Ok((Self::over(file, &past), past))
     }
 
@@ -107,7 +107,7 @@ impl Journal {
     /// # Errors
     /// Why not.
     pub fn check(file: &File) -> Result<(), JournalError> {
-        Past::read(file).map(drop)
+        PreviousState::read(file).map(drop)
     }
 
     /// The file, to be passed to another process.
@@ -115,7 +115,7 @@ impl Journal {
         &self.file
     }
 
-    fn over(file: File, past: &Past) -> Self {
+    fn over(file: File, past: &PreviousState) -> Self {
         let mut table = Table { extent: past.extent, ..Table::default() };
         for (place, slot) in &past.table {
             while table.end < *place {
@@ -311,7 +311,7 @@ impl Journal {
 
     /// Writes down which effects of the dead process were committed, so that the next successor
     /// need not find out again.
-    pub(crate) fn settle(&self, past: &Past, taken: &TakenUp) {
+    pub(crate) fn settle(&self, past: &PreviousState, taken: &TakenUp) {
         for (place, slot) in past.ring.iter().filter(|(_, slot)| slot.is(Kind::Effect)) {
             let settled = match taken.happened(slot.lane, slot.words[2]) {
                 Some(true) => Slot { kind: Kind::Done as u8, ..*slot },

@@ -55,13 +55,13 @@ pub use index::MetaIndex;
 pub use internal::is_reserved;
 pub use invalidate::Certainty;
 pub use io::Place;
-pub use journal::{Journal, JournalError, Past};
+pub use journal::{Journal, JournalError, PreviousState};
 pub use locks::Plock;
 pub use metrics::{Families, MoreMetrics, OWN_LABELS};
 pub use names::NewNode;
 pub use observe::{OpKind, describe_attr, describe_entry};
 pub use open::Opened;
-pub use paths::Listed;
+pub use paths::{Dir, Found, Listed};
 pub use restore::Restored;
 pub use sluice_meta::schema::Change;
 /// Types of the metadata crate that the methods of a [`Vfs`] use.

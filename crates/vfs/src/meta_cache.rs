@@ -112,6 +112,11 @@ impl MetaCache {
         self.open.enter(ino, now)
     }
 
+    /// As [`Self::opened`], called after a trip that was sent at `asked` and returned attributes.
+    pub(crate) fn opened_later(&self, ino: Ino, asked: Moment) -> Arc<OpenFile> {
+        self.open.enter(ino, asked.own)
+    }
+
     /// One handle less of a file.
     pub(crate) fn closed(&self, ino: Ino) -> AfterClose {
         self.open.leave(ino)

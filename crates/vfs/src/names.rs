@@ -20,7 +20,7 @@ use sluice_meta::{
 };
 use sluice_types::{Caller, FileType, FsError, FsResult, Ino, Name};
 
-use crate::{entry::Entry, vfs::Vfs};
+use crate::{entry::Entry, paths::Dir, vfs::Vfs};
 
 /// Longest target of a symbolic link in bytes.
 const MAX_TARGET: usize = 4096;
@@ -40,11 +40,14 @@ pub struct NewNode {
 
 impl Vfs {
     /// Creates a node without opening it: `mkdir` and `mknod`. Two trips.
+    ///
+    /// # Errors
+    /// [`FsError::Again`] if `dir` is a guess ([`Self::guess`]) and wrong.
     pub fn make(
         &self,
         caller: &Caller,
         interrupt: &Interrupt,
-        dir: Ino,
+        dir: impl Into<Dir>,
         name: &[u8],
         node: NewNode,
     ) -> FsResult<Entry> {
@@ -52,7 +55,7 @@ impl Vfs {
             return Ok(entry);
         }
         let ino = self.new_ino(interrupt)?;
-        self.make_as(caller, interrupt, dir, name, (ino, node), None)
+        self.make_as(caller, interrupt, dir.into(), name, (ino, node), None)
     }
 
     /// Makes a symbolic link. Two trips.
@@ -75,7 +78,7 @@ impl Vfs {
         }
         let node = NewNode { kind: FileType::Symlink, mode: 0o777, umask: 0, rdev: 0 };
         let ino = self.new_ino(interrupt)?;
-        self.make_as(caller, interrupt, dir, name, (ino, node), Some(Bytes::copy_from_slice(target)))
+        self.make_as(caller, interrupt, dir.into(), name, (ino, node), Some(Bytes::copy_from_slice(target)))
     }
 
     pub(crate) fn new_ino(&self, interrupt: &Interrupt) -> FsResult<Ino> {
@@ -87,17 +90,18 @@ impl Vfs {
         &self,
         caller: &Caller,
         interrupt: &Interrupt,
-        dir: Ino,
+        place: Dir,
         name: &[u8],
         (ino, node): (Ino, NewNode),
         target: Option<Bytes>,
     ) -> FsResult<Entry> {
+        let dir = place.ino;
         let at = At::new(dir, self.new_name(dir, name)?);
         let NewNode { kind, mode, umask, rdev } = node;
         let umask = self.umask(umask);
         let create = Create { at: at.clone(), ino, kind, mode, umask, rdev, target, caller: caller.clone() };
         let begun = self.cache().moment();
-        let Made { attr, dir: parent } = self.meta.run(create, interrupt)?;
+        let Made { attr, dir: parent } = self.run_in([place], create, interrupt)?;
         self.cache().entry_changed(dir, &parent, begun);
         Ok(self.cache().looked_up(dir, &at.name, begun, self.entry(ino, attr)))
     }
@@ -128,14 +132,25 @@ impl Vfs {
     }
 
     /// Removes a name of a node that is no directory. Two trips.
-    pub fn unlink(&self, caller: &Caller, interrupt: &Interrupt, dir: Ino, name: &[u8]) -> FsResult<()> {
+    ///
+    /// # Errors
+    /// [`FsError::Again`] if `dir` is a guess ([`Self::guess`]) and wrong.
+    pub fn unlink(
+        &self,
+        caller: &Caller,
+        interrupt: &Interrupt,
+        dir: impl Into<Dir>,
+        name: &[u8],
+    ) -> FsResult<()> {
         if self.was_done(interrupt, EffectKind::Remove) {
             return Ok(());
         }
+        let place: Dir = dir.into();
+        let dir = place.ino;
         let at = At::new(dir, self.old_name(dir, name)?);
         let unlink = Unlink { at, skip_trash: false, caller: caller.clone() };
         let begun = self.cache().moment();
-        let removed = self.meta.run(unlink, interrupt)?;
+        let removed = self.run_in([place], unlink, interrupt)?;
         self.cache().entry_changed(dir, &removed.dir, begun);
         self.name_removed(removed.ino, removed.node);
         Ok(())
@@ -158,27 +173,36 @@ impl Vfs {
 
     /// Renames, also over an existing name, or exchanges two names. Two trips, three if it replaces
     /// a directory.
+    ///
+    /// # Errors
+    /// [`FsError::Again`] if a directory is a guess ([`Self::guess`]), and it is wrong, or what
+    /// lies below it has to be counted first.
     pub fn rename(
         &self,
         caller: &Caller,
         interrupt: &Interrupt,
-        from: (Ino, &[u8]),
-        to: (Ino, &[u8]),
+        from: (impl Into<Dir>, &[u8]),
+        to: (impl Into<Dir>, &[u8]),
         mode: RenameMode,
     ) -> FsResult<()> {
         if self.was_done(interrupt, EffectKind::Rename) {
             return Ok(());
         }
-        let from = At::new(from.0, self.old_name(from.0, from.1)?);
-        let to = At::new(to.0, self.new_name(to.0, to.1)?);
-        let (from_dir, to_dir) = (from.dir, to.dir);
+        let places: [Dir; 2] = [from.0.into(), to.0.into()];
+        let [from_dir, to_dir] = [places[0].ino, places[1].ino];
+        let from = At::new(from_dir, self.old_name(from_dir, from.1)?);
+        let to = At::new(to_dir, self.new_name(to_dir, to.1)?);
         self.cache().rename_to(to_dir, &to.name);
         if let RenameMode::Exchange = mode {
             self.cache().rename_to(from_dir, &from.name);
         }
         let rename = Rename { from, to: to.clone(), mode, caller: caller.clone() };
         let begun = self.cache().moment();
-        let renamed = self.meta.rename(&rename, interrupt)?;
+        let renamed = if places.iter().any(Dir::is_guess) {
+            self.run_in(places, rename, interrupt)?
+        } else {
+            self.meta.rename(&rename, interrupt)?
+        };
         self.cache().entry_changed(from_dir, &renamed.from_dir, begun);
         self.cache().entry_changed(to_dir, &renamed.to_dir, begun);
         self.cache().renamed(renamed.ino, &renamed.attr);

@@ -26,6 +26,7 @@ use crate::{
     handles::{FileHandle, Handle},
     meta_cache::OpenFile,
     names::NewNode,
+    paths::{Dir, Found},
     vfs::Vfs,
 };
 
@@ -46,6 +47,8 @@ pub struct Opened {
     pub direct: bool,
     /// Whether it lies in the trash. A caller that opened it by another name has a stale name.
     pub trashed: bool,
+    /// The attributes with which a file was opened.
+    pub attr: Option<Attr>,
 }
 
 /// A file that is being opened. If this is dropped, the file is not open.
@@ -74,28 +77,55 @@ impl Vfs {
         }
         let opening = self.opening(ino);
         self.meta.await_removal(ino, interrupt)?;
-        let attr = self.attr_to_open(caller, interrupt, &opening.file, flags)?;
+        let attr = self.attr_to_open(caller, interrupt, &opening.file, flags, None)?;
+        Ok(self.opened(opening, &attr, flags, interrupt))
+    }
+
+    /// Opens what [`Self::walk_to_open`] found. No trip, but for one if this client changed the
+    /// file meanwhile, and two with `O_TRUNC`.
+    pub fn open_found(
+        &self,
+        caller: &Caller,
+        interrupt: &Interrupt,
+        found: &Found,
+        flags: i32,
+    ) -> FsResult<Opened> {
+        let ino = found.ino;
+        self.meta.register_open(ino);
+        let opening = Opening { vfs: self, file: self.cache().opened_later(ino, found.asked), done: false };
+        self.meta.await_removal(ino, interrupt)?;
+        // What ended before the file was entered is seen here, all else by the entered file.
+        let changed =
+            self.meta.deleted_since(ino, found.deletions) || self.cache().changed_since(ino, found.asked);
+        let known = if changed { None } else { self.cache().learn(ino, found.attr, found.asked) };
+        let attr = self.attr_to_open(caller, interrupt, &opening.file, flags, known)?;
+        self.cache().answered(ino);
         Ok(self.opened(opening, &attr, flags, interrupt))
     }
 
     /// Makes a file and opens it; without `O_EXCL`, opens one that is there. Two trips for a new
     /// file.
+    ///
+    /// # Errors
+    /// [`FsError::Again`] if `dir` is a guess ([`Self::guess`]) and wrong.
     pub fn create(
         &self,
         caller: &Caller,
         interrupt: &Interrupt,
-        dir: Ino,
+        dir: impl Into<Dir>,
         name: &[u8],
         node: NewNode,
         flags: i32,
     ) -> FsResult<(Entry, Opened)> {
+        let place: Dir = dir.into();
+        let dir = place.ino;
         if let Some(made) = self.created_before(interrupt, flags)? {
             return Ok(made);
         }
         let ino = self.new_ino(interrupt)?;
         let opening = self.opening(ino);
         let moment = self.cache().moment();
-        match self.make_as(caller, interrupt, dir, name, (ino, node), None) {
+        match self.make_as(caller, interrupt, place, name, (ino, node), None) {
             Ok(entry) => {
                 self.cache().learn(ino, entry.attr, moment);
                 Ok((entry, self.opened(opening, &entry.attr, flags, interrupt)))
@@ -148,13 +178,14 @@ impl Vfs {
     }
 
     /// Attributes of a file, after checks that it may be opened with these flags. Truncates it
-    /// first if the flags say so.
+    /// first if the flags say so. `known` are the newest ones, if they are known.
     fn attr_to_open(
         &self,
         caller: &Caller,
         interrupt: &Interrupt,
         file: &OpenFile,
         flags: i32,
+        known: Option<Attr>,
     ) -> FsResult<Attr> {
         let mode = flags & libc::O_ACCMODE;
         let truncates = flags & libc::O_TRUNC != 0;
@@ -165,9 +196,9 @@ impl Vfs {
             // The truncation checks all permissions.
             return self.truncate_on_open(caller, interrupt, file);
         }
-        let attr = match file.recent(self.config.open_ttl) {
-            Some((attr, _)) => attr,
-            None => self.fetch(file.ino, interrupt)?,
+        let attr = match (known, file.recent(self.config.open_ttl)) {
+            (Some(attr), _) | (None, Some((attr, _))) => attr,
+            (None, None) => self.fetch(file.ino, interrupt)?,
         };
         match attr.kind {
             FileType::File => {}
@@ -271,7 +302,8 @@ impl Vfs {
             journal.opened(fh, ino, flags, interrupt.asked().map_or(0, |asked| asked.unique));
         }
         // Without a flush, the server would not release the record locks at a close.
-        Opened { fh, keep_cache, no_flush: false, direct: false, trashed: attr.parent.is_trash_hour() }
+        let (trashed, attr) = (attr.parent.is_trash_hour(), Some(*attr));
+        Opened { fh, keep_cache, no_flush: false, direct: false, trashed, attr }
     }
 
     /// Opens a file that this client made.

@@ -8,12 +8,16 @@ use std::sync::Arc;
 use sluice_meta::{
     Interrupt,
     engine::{Cursor, Scan},
-    ops::walk::{Walk, Walked},
+    op::Op,
+    ops::{
+        walk::{Walk, Walked},
+        ways::{ByWays, Way},
+    },
     schema::Row,
 };
 use sluice_types::{Access, Attr, Caller, FileType, FsResult, Ino, Name, wait};
 
-use crate::{io::Place, vfs::Vfs};
+use crate::{io::Place, meta_cache::Moment, vfs::Vfs};
 
 /// Most bytes of an append that are written at once.
 const MAX_WRITE: usize = 1 << 30;
@@ -31,7 +35,92 @@ pub struct Listed {
     pub attr: Option<Attr>,
 }
 
+/// A directory in which a name is made, removed or moved.
+#[derive(Clone, Debug)]
+pub struct Dir {
+    pub(crate) ino: Ino,
+    way: Option<Way>,
+}
+
+impl Dir {
+    /// Its inode.
+    pub fn ino(&self) -> Ino {
+        self.ino
+    }
+
+    /// Whether the call that gets it has to find out whether it is the right one.
+    pub(crate) fn is_guess(&self) -> bool {
+        self.way.is_some()
+    }
+}
+
+impl From<Ino> for Dir {
+    fn from(ino: Ino) -> Self {
+        Self { ino, way: None }
+    }
+}
+
+/// What a path leads to, as the engine said, to be opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    pub(crate) ino: Ino,
+    /// Without what this client wrote and did not store yet.
+    pub(crate) attr: Attr,
+    pub(crate) asked: Moment,
+    pub(crate) deletions: u64,
+}
+
+impl Found {
+    /// Its inode.
+    pub fn ino(&self) -> Ino {
+        self.ino
+    }
+}
+
 impl Vfs {
+    /// The directory to which names probably lead from `dir`, for a call that changes one of its
+    /// names and finds out itself whether they do: that saves the trip of [`Self::walk`]. `None` if
+    /// not all were met before, or if the trash is among them.
+    pub fn guess(&self, caller: &Caller, dir: Ino, names: &[Name]) -> Option<Dir> {
+        let Some(first) = names.first() else { return Some(Dir::from(dir)) };
+        if self.internals.is_reserved(self.root(), dir, first) {
+            return None;
+        }
+        let steps: Vec<(Name, Ino)> = names.iter().cloned().zip(self.guesses(dir, names)).collect();
+        if steps.len() < names.len() {
+            return None;
+        }
+        let way = Way { dir, steps, caller: caller.clone() };
+        Some(Dir { ino: way.end(), way: Some(way) })
+    }
+
+    /// What names probably stand for, as far as that is known.
+    fn guesses(&self, dir: Ino, names: &[Name]) -> Vec<Ino> {
+        let mut guesses = Vec::with_capacity(names.len());
+        let mut at = dir;
+        for name in names {
+            let Some(guess) = self.cache().child_hint(at, name) else { break };
+            guesses.push(guess);
+            at = guess;
+        }
+        guesses
+    }
+
+    /// Runs an operation in directories.
+    pub(crate) fn run_in<O: Op>(
+        &self,
+        dirs: impl IntoIterator<Item = Dir>,
+        op: O,
+        interrupt: &Interrupt,
+    ) -> FsResult<O::Out> {
+        let mut ways: Vec<Way> = dirs.into_iter().filter_map(|dir| dir.way).collect();
+        ways.dedup();
+        if ways.is_empty() {
+            return self.meta.run(op, interrupt);
+        }
+        self.meta.run(ByWays { ways, op }, interrupt)
+    }
+
     /// Follows names from `dir`, each below the one before, and checks that the caller may search
     /// each directory. It ends before a name that does not exist, and with a symbolic link. No
     /// internal file is found but the trash. One trip if the directories were met before.
@@ -48,26 +137,61 @@ impl Vfs {
             walked.found.insert(0, (Ino::TRASH, walked.start));
             return Ok(Walked { start: above.start, ..walked });
         }
-        let mut guesses = Vec::with_capacity(names.len());
-        let mut at = dir;
-        for name in names.iter().take(names.len().saturating_sub(1)) {
-            let Some(guess) = self.cache().child_hint(at, name) else { break };
-            guesses.push(guess);
-            at = guess;
-        }
         let moment = self.cache().moment();
-        let walk = Walk { dir, names: names.to_vec(), guesses: guesses.clone(), caller: caller.clone() };
-        let mut walked = self.meta.read_cached(&walk, interrupt)?;
-        at = dir;
-        for (index, ((ino, attr), name)) in walked.found.iter_mut().zip(names).enumerate() {
-            if attr.is_dir() && guesses.get(index) != Some(ino) {
+        let walk = self.walk_from(caller, dir, names);
+        let mut walked = if self.meta.has_client_cache() {
+            self.meta.read_cached(&walk, interrupt)?
+        } else {
+            self.meta.read_together(walk.clone(), interrupt)?
+        };
+        self.learn_way(&walk, &walked);
+        for (ino, attr) in &mut walked.found {
+            *attr = self.shown(*ino, *attr, moment, interrupt);
+        }
+        self.cache().answered(walked.found.last().map_or(dir, |(ino, _)| *ino));
+        Ok(walked)
+    }
+
+    /// As [`Self::walk`], to open what all names together lead to: that comes, too, if it is a
+    /// file. The attributes lack what this client did not store yet.
+    ///
+    /// # Errors
+    /// Those of [`Walk`].
+    pub fn walk_to_open(
+        &self,
+        caller: &Caller,
+        interrupt: &Interrupt,
+        dir: Ino,
+        names: &[Name],
+    ) -> FsResult<(Walked, Option<Found>)> {
+        let in_trash = names.first().is_some_and(|first| self.internals.is_trash(self.root(), dir, first));
+        if in_trash || self.meta.has_client_cache() {
+            return Ok((self.walk(caller, interrupt, dir, names)?, None));
+        }
+        let (asked, deletions) = (self.cache().moment(), self.meta.deletions());
+        let walk = self.walk_from(caller, dir, names);
+        let walked = self.meta.read_together(walk.clone(), interrupt)?;
+        self.learn_way(&walk, &walked);
+        let last =
+            walked.found.last().filter(|(_, attr)| attr.is_file() && walked.found.len() == names.len());
+        let found = last.map(|(ino, attr)| Found { ino: *ino, attr: *attr, asked, deletions });
+        Ok((walked, found))
+    }
+
+    fn walk_from(&self, caller: &Caller, dir: Ino, names: &[Name]) -> Walk {
+        let guesses = self.guesses(dir, &names[..names.len().saturating_sub(1)]);
+        Walk { dir, names: names.to_vec(), guesses, caller: caller.clone() }
+    }
+
+    /// Keeps which directories a walk met.
+    fn learn_way(&self, walk: &Walk, walked: &Walked) {
+        let mut at = walk.dir;
+        for (index, ((ino, attr), name)) in walked.found.iter().zip(&walk.names).enumerate() {
+            if attr.is_dir() && walk.guesses.get(index) != Some(ino) {
                 self.cache().hint(at, name, *ino);
             }
-            *attr = self.shown(*ino, *attr, moment, interrupt);
             at = *ino;
         }
-        self.cache().answered(at);
-        Ok(walked)
     }
 
     /// About `limit` names of a directory with their attributes, and where the next ones begin;

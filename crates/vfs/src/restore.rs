@@ -11,7 +11,7 @@ use sluice_types::{FsResult, Ino};
 
 use crate::{
     handle_locks::Lock,
-    journal::Past,
+    journal::PreviousState,
     replay::{BY_CLOSE, BY_SYNC},
     vfs::{SETTLE_TIMEOUT_OF_UPGRADE, Vfs},
 };
@@ -34,7 +34,7 @@ impl Vfs {
     ///
     /// # Errors
     /// The engine could not return which open files have no name.
-    pub fn restore(&self, past: Past) -> FsResult<Restored> {
+    pub fn restore(&self, past: PreviousState) -> FsResult<Restored> {
         self.handles.go_on(past.last);
         let mut restored = Restored::default();
         for file in &past.files {

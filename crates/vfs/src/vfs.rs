@@ -22,7 +22,7 @@ use crate::{
     internal::Internals,
     invalidate::OnInvalidate,
     jobs::Jobs,
-    journal::Past,
+    journal::PreviousState,
     meta_cache::{MetaCache, Moment, OpenFile},
     observe::Observed,
     timed_query::TimedQuery,
@@ -53,7 +53,7 @@ pub struct Vfs {
     /// What lies in the trash.
     pub(crate) trash: TimedQuery<TrashBacklog>,
     /// What the dead process did that this one succeeds.
-    pub(crate) past: OnceLock<Past>,
+    pub(crate) past: OnceLock<PreviousState>,
 }
 
 impl Vfs {

@@ -25,8 +25,8 @@ use sluice_meta::{
 use sluice_testkit::wrap::{Chances, Faulty, Hooked};
 use sluice_types::{Caller, FileType, FsError, Ino, Rng};
 use sluice_vfs::{
-    Asked, FlockKind, Interrupt, Journal, JournalError, NewNode, Past, Place, Plock, PlockRange, RenameMode,
-    Restored, Vfs, VfsConfig, XattrMode,
+    Asked, FlockKind, Interrupt, Journal, JournalError, NewNode, Place, Plock, PlockRange, PreviousState,
+    RenameMode, Restored, Vfs, VfsConfig, XattrMode,
 };
 
 const ROOT: Ino = Ino::ROOT;
@@ -46,12 +46,17 @@ impl Process {
         Self::open(volume, engine, Journal::create().unwrap(), None)
     }
 
-    fn open(volume: &Volume, engine: Arc<dyn Engine>, journal: Journal, past: Option<&Past>) -> Self {
+    fn open(
+        volume: &Volume,
+        engine: Arc<dyn Engine>,
+        journal: Journal,
+        past: Option<&PreviousState>,
+    ) -> Self {
         let journal = Arc::new(journal);
         let options = Options {
             patience: Duration::from_secs(20),
             effect_log: Some(Arc::clone(&journal) as _),
-            resume: past.and_then(Past::resumed),
+            resume: past.and_then(PreviousState::resumed),
             ..Options::default()
         };
         let index = sluice_vfs::MetaIndex::new(Meta::open(engine, options).unwrap());

@@ -125,9 +125,9 @@ impl Backup {
         }
     }
 
-    fn options(&self, gentle: bool) -> DumpOptions {
+    fn options(&self, throttled: bool) -> DumpOptions {
         let skip_trash = self.skip_trash;
-        DumpOptions { root: Ino::ROOT, keep_secrets: false, skip_trash, threads: 1, gentle }
+        DumpOptions { root: Ino::ROOT, keep_secrets: false, skip_trash, threads: 1, throttled }
     }
 }
 

@@ -69,7 +69,7 @@ impl Dump {
             keep_secrets: self.keep_secret_key,
             skip_trash: self.skip_trash,
             threads: self.threads,
-            gentle: false,
+            throttled: false,
         };
         let copy = self.copy(&*engine, root)?;
         let progress = Progress::new(if self.binary { "dump records" } else { "dump entries" }, None);

@@ -1,11 +1,12 @@
 //! `sluice status`: settings, sessions and usage of a volume.
 
-use std::process::ExitCode;
+use std::{collections::BTreeMap, process::ExitCode};
 
 use anyhow::{Context, Result};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::Args;
 use serde_json::{Map, Value, json};
+use sluice_console::Served;
 use sluice_meta::{
     Interrupt, Meta,
     engine::{Engine, List, Read},
@@ -14,7 +15,7 @@ use sluice_meta::{
 };
 use sluice_types::{Ino, Time, align4k};
 
-use crate::engines;
+use crate::{engines, volume};
 
 /// Bytes that a volume without a limit seems to have.
 const UNLIMITED_BYTES: u64 = 1 << 50;
@@ -31,7 +32,8 @@ pub(crate) struct Status {
     /// Show locks and open deleted files of this session instead
     #[arg(short, long, value_name = "SID")]
     session: Option<u64>,
-    /// Count what the trash and pending deletions hold, too; slow
+    /// Count what the trash and pending deletions hold, and ask the members of cache groups for
+    /// their hit rates; slow
     #[arg(short, long)]
     more: bool,
 }
@@ -76,15 +78,21 @@ impl Status {
         let mut shown = json!({ "Setting": setting, "Sessions": sessions, "Stat": stat });
         let members = meta.all_members(&Interrupt::never())?.members;
         if !members.is_empty() {
-            shown["CacheGroups"] = members.iter().map(member).collect();
+            let mut served = if self.more {
+                sluice_console::served(meta, &volume::host_name(), &Interrupt::never())?
+            } else {
+                BTreeMap::new()
+            };
+            let all = members.iter().map(|one| member(one, served.remove(&one.sid)));
+            shown["CacheGroups"] = all.collect();
         }
         Ok(shown)
     }
 }
 
-/// A client that shares its cache.
-fn member(member: &Member) -> Value {
-    json!({
+/// A client that shares its cache, and what it served if it was asked.
+fn member(member: &Member, served: Option<Result<Served, String>>) -> Value {
+    let mut shown = json!({
         "Group": member.group,
         "Sid": member.sid,
         "Name": member.name,
@@ -92,7 +100,17 @@ fn member(member: &Member) -> Value {
         "Weight": member.weight,
         "Encrypted": member.fingerprint.is_some(),
         "Joined": Time { sec: member.joined, nsec: 0 }.utc("%Y-%m-%dT%H:%M:%SZ"),
-    })
+    });
+    match served {
+        Some(Ok(served)) => {
+            shown["CacheBytes"] = served.cache_bytes.into();
+            shown["ServedBytes"] = served.served_bytes.into();
+            shown["HitRate"] = served.hit_rate().into();
+        }
+        Some(Err(reason)) => shown["NoMetrics"] = reason.into(),
+        None => {}
+    }
+    shown
 }
 
 /// All sessions, by id.

@@ -47,7 +47,7 @@ pub(crate) struct MetaFlags {
     /// Show this directory of the volume as the root; made if it is not there
     #[arg(long, value_name = "DIR")]
     pub(crate) subdir: Option<String>,
-    /// Time between two signs of life, 1s or longer
+    /// Time between two heartbeats, 1s or longer
     #[arg(long, value_name = "TIME", default_value = "12s", value_parser = heartbeat)]
     pub(crate) heartbeat: Duration,
     /// Allow nothing to be changed
@@ -109,26 +109,25 @@ impl MetaFlags {
 #[derive(Args)]
 #[command(next_help_heading = "Metadata cache")]
 pub(crate) struct MetaCacheFlags {
-    /// How long attributes are believed
+    /// How long attributes are cached
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = sizes::duration)]
     pub(crate) attr_cache: Duration,
-    /// How long names of files are believed
+    /// How long names of files are cached
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = sizes::duration)]
     pub(crate) entry_cache: Duration,
-    /// How long names of directories are believed
+    /// How long names of directories are cached
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = sizes::duration)]
     pub(crate) dir_entry_cache: Duration,
-    /// How long absent names are believed to be absent
+    /// How long the absence of a name is cached
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = sizes::duration)]
     pub(crate) negative_entry_cache: Duration,
-    /// How long an open may go without asking the engine; gives up close-to-open
+    /// How long an open may be answered without the engine; gives up close-to-open consistency
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = sizes::duration)]
     pub(crate) open_cache: Duration,
     // A bound that suits all is built in.
     #[arg(long, value_name = "N", hide = true)]
     open_cache_limit: Option<u64>,
-    /// The kernel keeps listings of directories, and believes them as long as their attributes
-    /// (--attr-cache)
+    /// The kernel caches listings of directories, as long as their attributes (--attr-cache)
     #[arg(long)]
     readdir_cache: bool,
 }

@@ -2,7 +2,8 @@
 //! what dashboards ask.
 //!
 //! `names.txt` has the names that JuiceFS 1.4.1 has, with their types, labels and classes;
-//! `queries.txt` what dashboards for JuiceFS ask. Both are lists of our own.
+//! `queries.txt` has queries of dashboards, to metrics of JuiceFS and to some of Sluice
+//! (`sluice_…`). Both are lists of our own.
 
 mod push;
 #[path = "../support/mod.rs"]

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sluice_object::{Compression, ObjectError};
 
 use super::{BlockStore, PAUSES};
-use crate::{gate::until, layout::BlockKey};
+use crate::{layout::BlockKey, request_limit::until};
 
 impl BlockStore {
     /// Stores a new block: staged locally if the mount writes back, else in the object store.

@@ -13,9 +13,9 @@ use sluice_types::Interrupt;
 use super::{BlockStore, Purpose, store_reads::Fetched};
 use crate::{
     cache::{BEGUN, BlockFile, Cached, resident::is_resident},
-    gate::until,
     layout::{BlockKey, pages},
     peers::OwnerAction,
+    request_limit::until,
 };
 
 impl BlockStore {

@@ -31,14 +31,18 @@ use crate::{
 
 /// Share of the buffer size that blocks waiting to be written may take.
 const QUEUE_SHARE: u64 = 8;
-/// Files kept open, all directories together.
-const OPEN_FILES: u64 = 512;
+/// Share of the files that the process may open that are kept open, all directories together.
+const OPEN_SHARE: u64 = 4;
+/// Most files kept open. The kernel needs about 1 KiB of memory for each.
+const MOST_OPEN: u64 = 32 << 10;
 
 /// The cache files of one volume.
 #[derive(Debug)]
 pub(crate) struct DiskCache {
     dirs: Vec<Arc<Dir>>,
     open: Arc<OpenFiles>,
+    /// Files kept open at most.
+    most_open: u64,
     queued: Arc<AtomicU64>,
     queue_limit: u64,
     verify: Verify,
@@ -71,6 +75,7 @@ impl DiskCache {
         Ok(Some(Arc::new(Self {
             dirs,
             open,
+            most_open: most_open(),
             queued,
             queue_limit: (config.buffer_size / QUEUE_SHARE).max(2 * block),
             verify: cache.verify,
@@ -192,7 +197,7 @@ impl DiskCache {
             return Ok(file);
         }
         let file = Arc::new(BlockFile::open(&dir.path(key), key.size, self.verify, wait)?);
-        self.open.insert(key, Arc::clone(&file), (1, 0), OPEN_FILES);
+        self.open.insert(key, Arc::clone(&file), (1, 0), self.most_open);
         // If it was evicted meanwhile, the eviction did not close this descriptor, which would keep
         // its space.
         if !dir.contains(key) {
@@ -270,6 +275,15 @@ impl DiskCache {
 /// Whether a file was not read because the disk had to be waited for.
 fn is_cold(error: &Damaged) -> bool {
     matches!(error, Damaged::Io(error) if error.kind() == ErrorKind::WouldBlock)
+}
+
+/// How many files may be kept open, so that there are enough for all else.
+fn most_open() -> u64 {
+    #[cfg(unix)]
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    #[cfg(not(unix))]
+    let limit = 2048;
+    (limit / OPEN_SHARE).min(MOST_OPEN)
 }
 
 /// Whether a file could not be opened or read because this process or the system has too many open

@@ -1,7 +1,8 @@
 //! Reads of local files that do not wait for a disk: what the kernel has in memory is read, and
 //! anything else is refused with [`io::ErrorKind::WouldBlock`].
 //!
-//! What must stay true: where the kernel cannot say, the file is read as usual.
+//! What must stay true: if the kernel cannot tell whether the data is in memory, the file is read
+//! as usual, and the read may wait for the disk.
 
 use std::{fs::File, io, ops::Range, path::Path};
 

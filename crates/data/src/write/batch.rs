@@ -16,8 +16,8 @@ use super::{
     upload::Upload,
 };
 use crate::{
+    assembly::{Assembly, Piece},
     budget::Budget,
-    cover::{Cover, Piece},
     error::not_stored,
     layout::{Layout, cut, visible},
 };
@@ -89,7 +89,7 @@ impl<'a> Freezer<'a> {
     fn stream(&mut self, mut run: Run) {
         let Some(id) = run.slice else { return };
         let size = run.end() - run.pos;
-        self.uploads.insert(id, std::mem::take(&mut run.sealed));
+        self.uploads.insert(id, std::mem::take(&mut run.uploading));
         if !run.tail.is_empty() {
             self.upload(id, size, std::mem::take(&mut run.tail));
         }
@@ -175,12 +175,12 @@ impl Batch {
         self.shown.last().map_or(0, Slice::end)
     }
 
-    /// Fills `cover` with its data.
-    pub(super) fn show(&self, layout: Layout, cover: &mut Cover) {
-        let Some((from, to)) = cover.span() else { return };
+    /// Fills `assembly` with its data.
+    pub(super) fn show(&self, layout: Layout, assembly: &mut Assembly) {
+        let Some((from, to)) = assembly.span() else { return };
         let first = self.shown.partition_point(|piece| piece.end() <= from);
         for piece in self.shown[first..].iter().take_while(|piece| piece.pos < to) {
-            cover.fill(piece.pos, piece.end(), |from, to, found| {
+            assembly.fill(piece.pos, piece.end(), |from, to, found| {
                 for part in layout.parts(cut(*piece, from, to)) {
                     let blocks = self.uploads.get(&piece.id);
                     let data = blocks.and_then(|blocks| blocks.get(part.block.index as usize)?.data());
@@ -197,21 +197,21 @@ impl Batch {
     }
 }
 
-/// Fills `cover` with data that is not frozen yet.
-pub(super) fn show_extents(extents: &Extents, layout: Layout, cover: &mut Cover) {
+/// Fills `assembly` with data that is not frozen yet.
+pub(super) fn show_extents(extents: &Extents, layout: Layout, assembly: &mut Assembly) {
     for layer in extents.layers.iter().rev() {
-        let Some((from, to)) = cover.span() else { return };
+        let Some((from, to)) = assembly.span() else { return };
         for run in overlapping(layer, from, to) {
-            cover.fill(run.tail_pos(), run.end(), |from, to, found| {
+            assembly.fill(run.tail_pos(), run.end(), |from, to, found| {
                 let start = run.tail_pos();
                 let bytes = &run.tail[(from - start) as usize..(to - start) as usize];
                 found.push(Piece::Here(from, Bytes::copy_from_slice(bytes)));
             });
             let Some(id) = run.slice else { continue };
-            let sealed = Slice::whole(run.pos, id, run.tail_pos() - run.pos);
-            cover.fill(sealed.pos, sealed.end(), |from, to, found| {
-                for part in layout.parts(cut(sealed, from, to)) {
-                    found.push(match run.sealed[part.block.index as usize].data() {
+            let head = Slice::whole(run.pos, id, run.tail_pos() - run.pos);
+            assembly.fill(head.pos, head.end(), |from, to, found| {
+                for part in layout.parts(cut(head, from, to)) {
+                    found.push(match run.uploading[part.block.index as usize].data() {
                         Some(data) => Piece::Here(
                             part.pos,
                             data.slice(part.from as usize..(part.from + part.len) as usize),

@@ -1,7 +1,7 @@
 //! Unflushed data of one chunk: layers of runs. The runs of one layer do not overlap.
 //!
-//! What must stay true: the sealed blocks of a run are being uploaded and never change. Data that
-//! overwrites them goes to a higher layer.
+//! What must stay true: blocks of a run that are being uploaded never change. Data that overwrites
+//! them goes to a higher layer.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -22,9 +22,10 @@ const SEQUENTIAL: usize = 128 << 10;
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) pos: u32,
-    /// Id of the slice that the sealed blocks belong to.
+    /// Id of the slice that these blocks belong to.
     pub(super) slice: Option<u64>,
-    pub(super) sealed: Vec<Arc<Upload>>,
+    /// Its first blocks: they are full, and are being uploaded.
+    pub(super) uploading: Vec<Arc<Upload>>,
     pub(super) tail: Buffer,
     pub(super) charge: Charge,
     block_size: u32,
@@ -32,7 +33,7 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) fn tail_pos(&self) -> u32 {
-        self.pos + self.sealed.len() as u32 * self.block_size
+        self.pos + self.uploading.len() as u32 * self.block_size
     }
 
     pub(super) fn end(&self) -> u32 {
@@ -44,7 +45,7 @@ impl Run {
         if needed > self.tail.room() {
             let full = self.block_size as usize;
             let capacity = match () {
-                () if !self.sealed.is_empty() => full,
+                () if !self.uploading.is_empty() => full,
                 () if self.tail.is_empty() => needed,
                 () if needed >= SEQUENTIAL => full,
                 () => (needed * 2).min(full),
@@ -74,7 +75,7 @@ pub(super) enum Wrote {
     /// This many bytes were accepted.
     Taken(usize),
     /// This many bytes were accepted, and the tail of run `run` in layer `layer` is a full block
-    /// that must be sealed.
+    /// that must be uploaded.
     Full { taken: usize, layer: usize, run: u32 },
     /// Nothing was accepted: the chunk must be flushed first.
     NeedsFlush,
@@ -93,7 +94,7 @@ impl Extents {
         // Choose the lowest layer that can take the data and that no higher layer hides there.
         let mut chosen = None;
         for (number, layer) in self.layers.iter().enumerate().rev() {
-            if !touches_sealed(layer, pos, end) {
+            if !touches_uploading(layer, pos, end) {
                 chosen = Some(number);
             }
             if overlapping(layer, pos, end).next().is_some() {
@@ -132,8 +133,8 @@ pub(super) fn overlapping(layer: &BTreeMap<u32, Run>, pos: u32, end: u32) -> imp
     layer.range(..end).rev().map(|(_, run)| run).take_while(move |run| run.end() > pos)
 }
 
-fn touches_sealed(layer: &BTreeMap<u32, Run>, pos: u32, end: u32) -> bool {
-    overlapping(layer, pos, end).any(|run| !run.sealed.is_empty() && pos < run.tail_pos())
+fn touches_uploading(layer: &BTreeMap<u32, Run>, pos: u32, end: u32) -> bool {
+    overlapping(layer, pos, end).any(|run| !run.uploading.is_empty() && pos < run.tail_pos())
 }
 
 fn write_layer(
@@ -149,7 +150,7 @@ fn write_layer(
     let run = layer.entry(start).or_insert_with(|| Run {
         pos,
         slice: None,
-        sealed: Vec::new(),
+        uploading: Vec::new(),
         tail: Buffer::default(),
         charge: budget.charge(RUN_OVERHEAD),
         block_size,
@@ -174,8 +175,8 @@ fn write_layer(
     }
 }
 
-/// Cuts the runs after run `start` so that none of them begins before `end`. None has sealed blocks
-/// there.
+/// Cuts the runs after run `start` so that none of them begins before `end`. None has blocks that
+/// are being uploaded there.
 fn make_way(layer: &mut BTreeMap<u32, Run>, start: u32, end: u32) {
     while let Some((&next, _)) = layer.range(start + 1..end).next() {
         let Some(mut run) = layer.remove(&next) else { return };
@@ -206,7 +207,7 @@ mod tests {
                 Wrote::Full { taken, layer, run } => {
                     let run = extents.layers[layer].get_mut(&run).unwrap();
                     let (block, charge) = run.take_block(budget);
-                    run.sealed.push(Upload::new(
+                    run.uploading.push(Upload::new(
                         crate::BlockKey { id: 1, index: 0, size: BLOCK },
                         block,
                         charge,
@@ -223,7 +224,7 @@ mod tests {
     fn paint(extents: &Extents) -> Vec<u8> {
         let mut shown = vec![0; 256];
         for run in extents.layers.iter().flat_map(|layer| layer.values()) {
-            let mut bytes: Vec<u8> = run.sealed.iter().flat_map(|upload| upload.data().unwrap()).collect();
+            let mut bytes: Vec<u8> = run.uploading.iter().flat_map(|upload| upload.data().unwrap()).collect();
             bytes.extend_from_slice(&run.tail);
             shown[run.pos as usize..run.end() as usize].copy_from_slice(&bytes);
         }

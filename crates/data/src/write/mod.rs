@@ -36,7 +36,7 @@ use self::{
     upload::Upload,
 };
 pub(crate) use self::{context::WriteContext, flusher::Flusher, ids::SliceIds};
-use crate::{cover::Cover, flight::CALLER_CHECK};
+use crate::{assembly::Assembly, flight::CALLER_CHECK};
 
 /// Batches of one file under way at most; a writer waits for the oldest beyond that.
 const MAX_PENDING: usize = 800;
@@ -190,10 +190,10 @@ impl FileWriter {
             }
             match wrote {
                 Wrote::Taken(_) => {}
-                // If there is no id to seal a full run, the next write to it seals it, or the
-                // freeze does.
+                // If there is no id for the slice, the next write to the run starts the upload, or
+                // the freeze does.
                 Wrote::Full { layer, run, .. } => {
-                    if self.seal(active, layer, run, starting)? {
+                    if self.upload_full_block(active, layer, run, starting)? {
                         self.freeze(state, index, starting)?;
                     }
                 }
@@ -205,7 +205,7 @@ impl FileWriter {
 
     /// Starts to upload the full block at the end of a run. Returns whether the run ends at the end
     /// of the chunk.
-    fn seal(
+    fn upload_full_block(
         &self,
         active: &mut Active,
         layer: usize,
@@ -221,11 +221,11 @@ impl FileWriter {
             None => self.context.ids.take_one()?,
         };
         run.slice = Some(id);
-        let number = run.sealed.len() as u32;
+        let number = run.uploading.len() as u32;
         let key = crate::BlockKey { id, index: number, size: blocks.layout.block_size };
         let (data, charge) = run.take_block(&blocks.budget);
         let upload = Upload::new(key, data, charge);
-        run.sealed.push(Arc::clone(&upload));
+        run.uploading.push(Arc::clone(&upload));
         starting.push(upload);
         Ok(u64::from(run.end()) == CHUNK_SIZE)
     }
@@ -349,15 +349,15 @@ impl FileWriter {
         self.settle(target, &mut || interrupt.is_set())
     }
 
-    /// Fills `cover` with the data of chunk `index` that the metadata does not contain yet.
-    pub(crate) fn show(&self, index: u32, cover: &mut Cover) {
+    /// Fills `assembly` with the data of chunk `index` that the metadata does not contain yet.
+    pub(crate) fn show(&self, index: u32, assembly: &mut Assembly) {
         let layout = self.context.blocks.layout;
         let state = self.state.lock();
         if let Some(active) = state.active.get(&index) {
-            show_extents(&active.extents, layout, cover);
+            show_extents(&active.extents, layout, assembly);
         }
         for batch in state.pending.iter().rev().filter(|batch| batch.index == index) {
-            batch.show(layout, cover);
+            batch.show(layout, assembly);
         }
     }
 

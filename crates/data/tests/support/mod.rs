@@ -1,4 +1,4 @@
-//! What the tests of the data path stand on: an index in memory and a store that fails on command.
+//! Support for the tests of the data path: an index in memory, and a store that fails on command.
 //!
 //! What must stay true: the index is as strict as the metadata is, and the store forgets nothing
 //! that it acknowledged.

@@ -4,13 +4,13 @@
 //! segments have any order. After the last segment come the end mark, a footer with the offsets of
 //! the segments by kind, and the length of the footer (`u64`).
 
-mod look;
+mod inspect;
 mod messages;
 mod read;
 mod segment;
 mod write;
 
-pub use look::{contents, segment_at};
+pub use inspect::{contents, segment_at};
 pub use read::Reader;
 pub(crate) use segment::Segment;
 pub(crate) use write::ROWS;

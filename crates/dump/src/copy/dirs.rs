@@ -1,8 +1,8 @@
 //! The directories of a copy: one file of all entries, each with all that belongs to its inode, in
 //! the order of directories and names.
 //!
-//! What must stay true: no file has a name, so that nothing is left of them; and memory does not
-//! grow with the volume.
+//! What must stay true: the temporary files have no names, so nothing remains of them when the
+//! process ends. Memory does not grow with the volume.
 
 use std::{
     fs::File,
@@ -25,7 +25,7 @@ use crate::{
     DumpError,
     fetch::{Coming, Next, PAGE, Part, Parts, chunks, complete, hold},
     json::Node,
-    share::Pace,
+    throttle::WorkThrottle,
 };
 
 /// Bytes read or written at once.
@@ -51,7 +51,7 @@ impl Dirs {
         dir: &Path,
         acls: FxHashMap<u32, AclRule>,
         roots: &[Ino],
-        pace: &mut Pace,
+        throttle: &mut WorkThrottle,
     ) -> Result<(Self, Vec<Node>), DumpError> {
         let mut named = Sorter::new(&SortSpace { dir: dir.to_owned(), ..SortSpace::default() });
         let mut found = Vec::new();
@@ -79,10 +79,10 @@ impl Dirs {
                 }
                 Piece::Name(..) => {}
             }
-            pace.step();
+            throttle.step();
         }
         found.extend(root(of, &contents, roots, &acls)?);
-        Ok((Self::written(&named.sorted()?, dir, acls, pace)?, found))
+        Ok((Self::written(&named.sorted()?, dir, acls, throttle)?, found))
     }
 
     /// Writes the entries, in their order, and the index.
@@ -90,7 +90,7 @@ impl Dirs {
         named: &Sorted,
         dir: &Path,
         acls: FxHashMap<u32, AclRule>,
-        pace: &mut Pace,
+        throttle: &mut WorkThrottle,
     ) -> Result<Self, DumpError> {
         let create = || Ok::<_, io::Error>(BufWriter::with_capacity(BUFFER, tempfile::tempfile_in(dir)?));
         let (mut entries, mut index) = (create()?, create()?);
@@ -104,7 +104,7 @@ impl Dirs {
                 count += 1;
             }
             end += put(&mut entries, entry)?;
-            pace.step();
+            throttle.step();
         }
         let written = |file: BufWriter<File>| file.into_inner().map_err(io::IntoInnerError::into_error);
         Ok(Self { entries: written(entries)?, index: written(index)?, count, end, acls })

@@ -1,4 +1,5 @@
-//! What a copy holds of the records of a volume: pieces, each of one inode.
+//! The format of the temporary files: a sequence of pieces. Each piece is a part of the records of
+//! one inode.
 //!
 //! What must stay true: the bytes of a piece begin with its inode and its tag, and names have the
 //! last tag. So once the pieces are sorted, those of an inode stand together, its names last.

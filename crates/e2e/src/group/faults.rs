@@ -279,7 +279,7 @@ fn stranger(cluster: &mut Cluster, watch: &mut Watch) -> anyhow::Result<()> {
 fn flood(cluster: &mut Cluster, watch: &mut Watch) -> anyhow::Result<()> {
     let addresses: Vec<_> = cluster.nodes[..NODES - 1].iter().filter_map(|node| node.address).collect();
     let mut flood = None;
-    watch.meets(cluster, "half-open connections flood two nodes", |_| {
+    watch.meets(cluster, "unauthenticated connections flood two nodes", |_| {
         flood = Some(Flood::start(&addresses)?);
         Ok(())
     })?;

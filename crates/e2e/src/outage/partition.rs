@@ -42,7 +42,7 @@ fn partitioned(plan: &Plan, volume: &mut Volume) -> anyhow::Result<()> {
 
     volume.namespace()?.cut()?;
     crew.stuck_at(1, 2, FELT)?;
-    crew.until("the session to be taken for dead", || sessions(plan, volume).is_ok_and(|count| count == 1))?;
+    crew.until("the session to be removed", || sessions(plan, volume).is_ok_and(|count| count == 1))?;
     let taken = File::open(near.join("locked"))?;
     crew.until("its lock to be free", || flock(&taken, FlockOperation::NonBlockingLockExclusive).is_ok())?;
     fs::write(near.join("changed"), "by the other, and longer")?;

@@ -1,7 +1,7 @@
 //! The work of the programs on a mount.
 
 use super::{
-    plan::Figure,
+    plan::{Figure, Work},
     server::{Server, used},
 };
 use rustix::fs::OFlags;
@@ -23,46 +23,6 @@ const SMALL: usize = 4 << 10;
 const LARGE: usize = 1 << 20;
 /// Bytes of a file that is read and written.
 const FILE: usize = 16 << 20;
-
-/// What each thread does, in a directory of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Work {
-    Stat,
-    Open,
-    Create,
-    Unlink,
-    ReadSmall,
-    ReadLarge,
-    WriteLarge,
-}
-
-impl Work {
-    pub(super) const ALL: [Self; 7] = [
-        Self::Stat,
-        Self::Open,
-        Self::Create,
-        Self::Unlink,
-        Self::ReadSmall,
-        Self::ReadLarge,
-        Self::WriteLarge,
-    ];
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Stat => "stat",
-            Self::Open => "open, close",
-            Self::Create => "create, close",
-            Self::Unlink => "unlink",
-            Self::ReadSmall => "read 4 KiB",
-            Self::ReadLarge => "read 1 MiB",
-            Self::WriteLarge => "write 1 MiB",
-        }
-    }
-
-    pub(super) fn is_large(self) -> bool {
-        matches!(self, Self::ReadLarge | Self::WriteLarge)
-    }
-}
 
 /// Work of so many threads for so many milliseconds.
 pub(super) struct Load {

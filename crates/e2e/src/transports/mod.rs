@@ -10,8 +10,8 @@ mod server;
 
 pub use self::plan::Plan;
 use self::{
-    load::{Load, Work},
-    plan::Figure,
+    load::Load,
+    plan::{Figure, Work},
     server::Server,
 };
 use anyhow::ensure;

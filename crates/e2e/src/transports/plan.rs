@@ -27,3 +27,43 @@ pub(super) struct Figure {
     /// Microseconds of the processor for an operation, of programs and server together.
     pub(super) cost: f64,
 }
+
+/// What each thread does, in a directory of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    Stat,
+    Open,
+    Create,
+    Unlink,
+    ReadSmall,
+    ReadLarge,
+    WriteLarge,
+}
+
+impl Work {
+    pub(super) const ALL: [Self; 7] = [
+        Self::Stat,
+        Self::Open,
+        Self::Create,
+        Self::Unlink,
+        Self::ReadSmall,
+        Self::ReadLarge,
+        Self::WriteLarge,
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Stat => "stat",
+            Self::Open => "open, close",
+            Self::Create => "create, close",
+            Self::Unlink => "unlink",
+            Self::ReadSmall => "read 4 KiB",
+            Self::ReadLarge => "read 1 MiB",
+            Self::WriteLarge => "write 1 MiB",
+        }
+    }
+
+    pub(super) fn is_large(self) -> bool {
+        matches!(self, Self::ReadLarge | Self::WriteLarge)
+    }
+}

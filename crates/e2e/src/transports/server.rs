@@ -1,6 +1,6 @@
 //! A file system in memory, served by a process of its own.
 
-use super::{load::Work, plan::Plan};
+use super::plan::{Plan, Work};
 use crate::rig;
 use anyhow::{Context, ensure};
 use std::{

@@ -3,7 +3,7 @@
 //!
 //! Each client is a whole client of the volume, with its own session and metadata cache, and has no
 //! cache of blocks. Clients of one process share threads and connections. What must stay true: the
-//! processes know nothing of each other but what is in the volume.
+//! processes exchange information only through the volume.
 
 mod beside;
 mod cache_node;

@@ -1,7 +1,7 @@
 //! A mount as a rendering client uses it: a client of the volume without FUSE, or a directory.
 //!
-//! What must stay true: a client without FUSE believes names and attributes for as long as the
-//! kernel would, and no longer.
+//! What must stay true: a client without FUSE caches names and attributes exactly as long as the
+//! kernel would.
 
 use std::{
     fs::File,

@@ -1,4 +1,4 @@
-//! A plot of the completion time for each byte against the number of clients.
+//! A plot of the completion time for each GB against the number of clients.
 
 use std::fmt::Write as _;
 

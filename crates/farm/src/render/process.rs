@@ -1,4 +1,4 @@
-//! Processes of the farm: each is told what to do by lines, and answers each with a line.
+//! Processes of the farm. Each reads commands as lines, and answers each with one line.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},

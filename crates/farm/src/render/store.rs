@@ -1,8 +1,8 @@
 //! An object store of the S3 protocol that takes a set time for each request, and counts what it
 //! gives.
 //!
-//! It knows one user, whose signature it does not check, and answers what clients of a volume ask:
-//! objects are put, read, also in ranges, looked for and deleted.
+//! It has one user and does not check signatures. It supports what clients of a volume need: put,
+//! get (also of a range), head and delete.
 
 use std::{
     io::{ErrorKind, SeekFrom},

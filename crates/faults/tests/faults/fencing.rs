@@ -1,4 +1,4 @@
-//! A client that is cut off, taken for dead and comes back.
+//! A client that is cut off, fenced and comes back.
 
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ fn after_an_outage_of_three_session_lifetimes_nobody_is_taken_for_dead() {
         client.close(held[at].1).unwrap();
     }
     assert_eq!(records().sustained, []);
-    // Who stays away is taken for dead still.
+    // Who stays away is fenced still.
     let gone = clients[1].vfs.meta().sid();
     volume.outlive(&clients[0]).unwrap();
     assert!(!records().sessions.contains(&gone));
@@ -227,7 +227,7 @@ impl sluice_meta::BlockSink for Sink<'_> {
     }
 }
 
-/// Does something whose commit happens while its client is taken for dead before the answer comes.
+/// Does something whose commit happens while its client is fenced before the answer comes.
 fn lose_and_bury(
     behind: &Behind,
     two: &Client,

@@ -1,4 +1,4 @@
-//! Volumes that users of a process share.
+//! Volumes that several callers of one process share.
 
 use std::{
     sync::{

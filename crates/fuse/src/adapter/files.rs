@@ -80,7 +80,8 @@ impl VolumeFs {
             }
         });
         let opened = opened.map_err(|errno| if errno == Errno::ENOENT { Errno::ESTALE } else { errno })?;
-        if !opened.keep_cache && !opened.direct {
+        let is_known = opened.attr.is_some_and(|attr| self.kernel_files.has(ino, &attr));
+        if !opened.keep_cache && !opened.direct && !is_known {
             self.forget_attributes(ino);
         }
         Ok(to_opened(opened, flags))
@@ -99,13 +100,13 @@ impl VolumeFs {
     ) -> FsResult<sluice_vfs::Opened> {
         let opened = self.vfs.open(caller, interrupt, self.ino(ino), flags);
         match opened {
-            Ok(opened) if opened.trashed && !self.kernel_sizes.knows_trashed(ino, caller.pid) => {
+            Ok(opened) if opened.trashed && !self.kernel_files.knows_trashed(ino, caller.pid) => {
                 self.vfs.cancel_open(opened.fh)?;
                 Err(FsError::Stale)
             }
             Err(FsError::Perm) => {
                 let (attr, _) = self.vfs.getattr(interrupt, self.ino(ino))?;
-                let stale = attr.parent.is_trash_hour() && !self.kernel_sizes.knows_trashed(ino, caller.pid);
+                let stale = attr.parent.is_trash_hour() && !self.kernel_files.knows_trashed(ino, caller.pid);
                 Err(if stale { FsError::Stale } else { FsError::Perm })
             }
             opened => opened,
@@ -169,7 +170,7 @@ impl VolumeFs {
         let Write { fh, offset, data, kill_suid_gid, flags, cached, .. } = *write;
         // A page that was changed through a mapping stays at its offset.
         let appends = flags & libc::O_APPEND != 0 && !cached;
-        let at_end = appends && self.kernel_sizes.has_length(ino, offset);
+        let at_end = appends && self.kernel_files.has_length(ino, offset);
         let run = |caller: &Caller, interrupt: &Interrupt| {
             let mut place = Place { fh, offset };
             if appends {
@@ -188,7 +189,7 @@ impl VolumeFs {
             let at = done.map_or(offset, |(_, placed)| *placed);
             let _ = write!(text, "({ino},{},{at},{fh})", data.len());
         })?;
-        self.kernel_sizes.wrote(ino, offset + u64::from(written));
+        self.kernel_files.wrote(ino, offset + u64::from(written));
         if placed != offset {
             self.forget_pages(ino);
         }
@@ -228,13 +229,13 @@ impl VolumeFs {
     ) -> FsResult<Option<Bytes>> {
         if GET_FLAGS.contains(&ioctl.cmd) {
             let (attr, _) = self.vfs.getattr(interrupt, ino)?;
-            let mut answer = u64::from(kernel_sizes(attr.flags, &FLAGS)).to_ne_bytes().to_vec();
+            let mut answer = u64::from(shown_flags(attr.flags, &FLAGS)).to_ne_bytes().to_vec();
             answer.truncate(ioctl.out_size as usize);
             return Ok(Some(answer.into()));
         }
         if ioctl.cmd == GET_FSX {
             let (attr, _) = self.vfs.getattr(interrupt, ino)?;
-            let mut answer = kernel_sizes(attr.flags, &FSX_FLAGS).to_ne_bytes().to_vec();
+            let mut answer = shown_flags(attr.flags, &FSX_FLAGS).to_ne_bytes().to_vec();
             answer.resize(FSX_BYTES, 0);
             return Ok(Some(answer.into()));
         }
@@ -306,7 +307,7 @@ pub(super) fn forget_pages(notifier: &Notifier, ino: u64) {
 }
 
 /// Converts stored flags with a table.
-fn kernel_sizes(flags: AttrFlags, table: &[(u32, u8)]) -> u32 {
+fn shown_flags(flags: AttrFlags, table: &[(u32, u8)]) -> u32 {
     table.iter().filter(|(_, bit)| flags.has(*bit)).map(|(flag, _)| flag).sum()
 }
 

@@ -1,7 +1,7 @@
 //! The PostgreSQL engine on a real server.
 
-mod circles;
 mod conformance;
+mod deadlocks;
 mod failures;
 mod links;
 mod operations;

@@ -71,18 +71,18 @@ impl Batcher {
         retry(group, || self.engine.harden())
     }
 
-    /// [`Self::resolve_commit`] after somebody took this client for dead and removed the number
-    /// that would have told. A record that nobody else can have made tells as well if it is there.
-    /// If it is not, others may have removed it: that of a node tells only if a directory shows
-    /// that nothing was made in it ([`never_happened`]), and that of a slice does not: of one with
-    /// one reference some engines keep none. Where nothing tells, the commit is sent again as it
-    /// is: it states what it found and removes or replaces that, so that it cannot happen twice.
-    /// One that makes a node could.
+    /// [`Self::resolve_commit`] after another client fenced this client and removed the number that
+    /// would have told. A record that nobody else can have made tells as well if it is there. If it
+    /// is not, others may have removed it: that of a node tells only if a directory shows that
+    /// nothing was made in it ([`never_happened`]), and that of a slice does not: of one with one
+    /// reference some engines keep none. Where nothing tells, the commit is sent again as it is: it
+    /// states what it found and removes or replaces that, so that it cannot happen twice. One that
+    /// makes a node could.
     fn resolve_expired(&self, commit: &Commit, lost: Step, group: &[Arc<AnyQueuedOp>]) -> Result<(), Failed> {
         retry(group, || self.resynchronise(lost))?;
         let unknown = || EngineError::Indeterminate {
             engine: self.engine.name().into(),
-            reason: "this client was taken for dead before it was known whether the commit happened".into(),
+            reason: "its session expired before it was known whether the commit happened".into(),
         };
         let own = commit.writes.iter().filter_map(|write| match write {
             // Of those who make the same hour of the trash each finds one.
@@ -134,8 +134,8 @@ impl Batcher {
         })
     }
 
-    /// The engine's number is not ours: either it lost commits, or somebody took this process for
-    /// dead and removed its records. Both are reported, and the lane goes on from what the engine
+    /// The engine's number is not ours: either it lost commits, or another client fenced this
+    /// client and removed its records. Both are reported, and the lane goes on from what the engine
     /// holds.
     pub(super) fn resynchronise(&self, step: Step) -> Result<(), EngineError> {
         if let Some(n) = self.stored_step(step)? {
@@ -169,7 +169,7 @@ impl Batcher {
         if !there {
             tracing::error!(
                 sid = step.writer,
-                "this client was taken for dead; its locks and open deleted files are lost"
+                "the session of this client expired; its locks and open deleted files are lost"
             );
             self.env.fenced();
             let expire = self.env.clock.now().sec + UNTIL_HEARTBEAT;

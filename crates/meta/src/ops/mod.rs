@@ -35,5 +35,6 @@ pub mod tree_usage;
 pub mod truncate;
 pub mod unlink;
 pub mod walk;
+pub mod ways;
 pub mod write;
 pub mod xattr;

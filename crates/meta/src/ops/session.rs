@@ -26,7 +26,7 @@ pub struct PutSession {
 }
 
 impl Op for PutSession {
-    /// Whether it was there and not buried: if not, somebody took this client for dead.
+    /// Whether it existed and was not removed: if not, another client fenced this client.
     type Out = bool;
     const NAME: &'static str = "put_session";
 

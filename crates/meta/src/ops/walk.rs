@@ -49,10 +49,25 @@ impl Op for Walk {
     /// [`FsError::Access`] if the caller may not search one of the directories,
     /// [`FsError::NotFound`] if there is no `dir`.
     fn run(&self, view: &mut View<'_>) -> Result<Walked, Stop> {
+        match self.follow(view) {
+            Err(Stop::More(_)) => {
+                view.want(&self.wants())?;
+                self.follow(view)
+            }
+            walked => walked,
+        }
+    }
+}
+
+impl Walk {
+    /// All that is read if the guesses are right.
+    fn wants(&self) -> Vec<Want> {
         let dirs = [self.dir].into_iter().chain(self.guesses.iter().copied());
         let guessed = dirs.zip(&self.names).map(|(dir, name)| Want::follow(dir, name.clone(), Hold::None));
-        let wants: Vec<Want> = [Want::node(self.dir, Hold::None)].into_iter().chain(guessed).collect();
-        view.want(&wants)?;
+        [Want::node(self.dir, Hold::None)].into_iter().chain(guessed).collect()
+    }
+
+    fn follow(&self, view: &mut View<'_>) -> Result<Walked, Stop> {
         let start = rules::existing(view, self.dir, Hold::None)?;
         let mut found = Vec::with_capacity(self.names.len());
         let (mut ino, mut attr) = (self.dir, start);

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// When the session of a client expires that was taken for dead, and that has files left to clear
+/// When the session of a client expires that was fenced, and that has files left to clear
 /// away.
 pub(crate) const EXPIRED: i64 = 0;
 

@@ -4,4 +4,4 @@ mod cluster;
 mod damage;
 mod failures;
 mod sharing;
-mod strangers;
+mod unauthenticated;

@@ -6,7 +6,7 @@ use sluice_meta::{
     schema::{Key, Row},
 };
 use sluice_types::{Attr, FileType, FsError, FsResult, Ino, Time};
-use sluice_vfs::{Changes, Entry, NewNode};
+use sluice_vfs::{Changes, Dir, Entry, NewNode};
 
 use super::{Call, Mount, WRITTEN};
 use crate::{choose::Scene, names::Asked, plan::Kind};
@@ -27,7 +27,8 @@ impl Mount {
             }
             Kind::Unlink => {
                 let Some(file) = scene.entry(|kind| kind != FileType::Dir) else { return };
-                let done = self.vfs.unlink(&self.caller, &call.interrupt, file.at.dir, &file.at.name);
+                let dir = self.reach(&call, file.at.dir);
+                let done = self.vfs.unlink(&self.caller, &call.interrupt, dir, &file.at.name);
                 self.answered(&call, &Asked::Remove(file.at), done.as_ref().map(|()| None));
             }
             Kind::Link => {
@@ -46,6 +47,17 @@ impl Mount {
                 if kind == Kind::SetAttr { self.set_time(call, ino) } else { self.truncate(call, ino) }
             }
         }
+    }
+
+    /// A directory, sometimes by a guess that the next call has to check.
+    fn reach(&self, call: &Call, dir: Ino) -> Dir {
+        let by_path = || {
+            let path = Scene::of(&self.world).path(dir).filter(|_| self.below(2) == 0)?;
+            // It keeps what it met.
+            self.vfs.walk(&self.caller, &call.interrupt, Ino::ROOT, &path).ok()?;
+            self.vfs.guess(&self.caller, Ino::ROOT, &path).filter(|guess| guess.ino() == dir)
+        };
+        by_path().unwrap_or_else(|| dir.into())
     }
 
     /// Sets a time of a file that nobody else sets.
@@ -81,15 +93,16 @@ impl Mount {
     }
 
     fn make(&self, call: &Call, at: &At, kind: FileType) {
-        let made = self.vfs.make(&self.caller, &call.interrupt, at.dir, &at.name, node(kind));
+        let dir = self.reach(call, at.dir);
+        let made = self.vfs.make(&self.caller, &call.interrupt, dir, &at.name, node(kind));
         self.made(call, at, None, made.as_ref());
     }
 
     fn create(&self, call: &Call, at: &At) {
         let excl = if self.below(2) == 0 { libc::O_EXCL } else { 0 };
         let flags = libc::O_CREAT | libc::O_RDWR | excl;
-        let made =
-            self.vfs.create(&self.caller, &call.interrupt, at.dir, &at.name, node(FileType::File), flags);
+        let dir = self.reach(call, at.dir);
+        let made = self.vfs.create(&self.caller, &call.interrupt, dir, &at.name, node(FileType::File), flags);
         match made {
             Ok((entry, opened)) => {
                 self.made(call, at, None, Ok(&entry));
@@ -116,7 +129,8 @@ impl Mount {
             1 => RenameMode::Exchange,
             _ => RenameMode::Replace,
         };
-        let (old, new) = ((from.dir, &from.name[..]), (to.dir, &to.name[..]));
+        let old = (self.reach(call, from.dir), &from.name[..]);
+        let new = (self.reach(call, to.dir), &to.name[..]);
         let done = self.vfs.rename(&self.caller, &call.interrupt, old, new, mode);
         let asked = Asked::Rename(from.clone(), to.clone(), mode);
         self.answered(call, &asked, done.as_ref().map(|()| None));

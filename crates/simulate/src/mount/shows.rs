@@ -11,7 +11,7 @@ use sluice_types::{FsError, Ino, Name};
 use sluice_vfs::DirItem;
 
 use super::{Mount, OpenHandle};
-use crate::{choose::Scene, floors::Part, names::Asked};
+use crate::{choose::Scene, lower_bounds::Part, names::Asked};
 
 impl Mount {
     /// Asks what an open file consists of.
@@ -110,7 +110,7 @@ impl Mount {
         // Of a file that others ended it may show what it knew.
         let is_there = |handle: &OpenHandle| self.world.record(Key::Node(handle.ino)).is_some();
         for OpenHandle { ino, .. } in open.into_iter().filter(is_there) {
-            self.floors.raise(Part::Slices(ino), self.world.moment());
+            self.bounds.raise(Part::Slices(ino), self.world.moment());
             self.read(ino);
         }
     }

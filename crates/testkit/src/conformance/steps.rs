@@ -64,7 +64,7 @@ pub fn a_replay_is_refused(factory: &Factory<'_>) {
     }
 }
 
-/// No record: somebody took this process for dead.
+/// No record: somebody fenced this client.
 pub fn a_missing_writer_record_fences(factory: &Factory<'_>) {
     let store = registered(factory, 2);
     store.engine.commit(&put(step(0, 0, 1), 100)).expect("alive");

@@ -22,10 +22,10 @@ pub mod locks;
 pub mod owners;
 mod play;
 mod quota_steps;
-pub mod quota_storm;
+pub mod quota_stress;
 pub mod races;
 pub mod state;
-pub mod storm;
+pub mod stress;
 pub mod successors;
 pub mod trees;
 
@@ -74,9 +74,9 @@ macro_rules! for_each_operations_case {
             owners::usage_follows_every_change_with_a_trash,
             owners::a_limit_holds_at_once,
             owners::without_the_feature_nothing_is_kept,
-            quota_storm::random_changes_are_counted,
-            storm::a_storm_leaves_a_tree,
-            storm::a_storm_over_a_failing_engine_leaves_a_tree,
+            quota_stress::random_changes_are_counted,
+            stress::stress_leaves_a_tree,
+            stress::stress_over_a_failing_engine_leaves_a_tree,
             successors::a_session_goes_on_in_another_process,
         }
     };

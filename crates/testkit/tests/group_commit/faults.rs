@@ -27,7 +27,7 @@ const THREADS: u64 = 8;
 const OPS: u64 = 30;
 
 /// Each thread creates, one by one and many at once, and increments; some names clash on purpose.
-fn storm(batcher: &Arc<Batcher>, seed: u64) -> (Vec<u64>, u32) {
+fn run_clients(batcher: &Arc<Batcher>, seed: u64) -> (Vec<u64>, u32) {
     let never = Interrupt::never();
     let threads: Vec<_> = (0..THREADS)
         .map(|thread| {
@@ -82,7 +82,7 @@ fn exactly_once(seed: u64, chances: Chances) -> Injected {
     let faulty = Faulty::new(Arc::new(engine.clone()), seed, chances);
     let batcher = batcher(Arc::new(faulty.clone()));
     let (mut created, increments) =
-        within(Duration::from_mins(3), "the storm", move || storm(&batcher, seed));
+        within(Duration::from_mins(3), "the stress test", move || run_clients(&batcher, seed));
     let mut done = log(&engine);
     created.sort_unstable();
     done.sort_unstable();
@@ -367,7 +367,7 @@ fn a_fenced_client_asks_until_it_knows_what_became_of_a_commit() {
 }
 
 /// An engine that does the first commit, which has a number, and loses the answer; before the
-/// client can ask, it is taken for dead. Afterwards there are no records of slices that have one
+/// client can ask, it is fenced. Afterwards there are no records of slices that have one
 /// reference: some engines keep none.
 fn doing_and_fencing(engine: &MemEngine) -> Hooked {
     let (inner, commits) = (engine.clone(), AtomicUsize::new(0));

@@ -39,7 +39,7 @@ fn a_node_that_others_make_as_well_does_not_say_that_a_commit_happened() {
 }
 
 /// An engine that does the first commit or not, and loses the answer. Before the client can ask,
-/// another client removes the file, and this one is taken for dead.
+/// another client removes the file, and this one is fenced.
 fn losing_and_fencing(engine: &MemEngine, happens: bool) -> Hooked {
     let (inner, commits) = (engine.clone(), AtomicUsize::new(0));
     let hook = move |commit: &Commit| {

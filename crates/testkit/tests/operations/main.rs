@@ -24,11 +24,11 @@ fn fresh() -> SharedStore {
 sluice_testkit::operations_tests!(fresh);
 
 #[test]
-fn a_quota_set_in_a_storm_is_exact() {
-    sluice_testkit::operations::quota_storm::a_quota_set_in_a_storm_is_exact(&fresh);
+fn a_quota_set_under_stress_is_exact() {
+    sluice_testkit::operations::quota_stress::a_quota_set_under_stress_is_exact(&fresh);
 }
 
 #[test]
-fn a_storm_under_nested_quotas_is_counted() {
-    sluice_testkit::operations::quota_storm::a_storm_under_nested_quotas_is_counted(&fresh);
+fn stress_under_nested_quotas_is_counted() {
+    sluice_testkit::operations::quota_stress::stress_under_nested_quotas_is_counted(&fresh);
 }

@@ -35,6 +35,8 @@ final class SluiceInputStream extends FSInputStream
         CanSetReadahead,
         StreamCapabilities,
         IOStatisticsSource {
+  private static final int LEAST_BUFFER = 4096;
+
   private final long file;
   private final Path path;
   private final FileSystem.Statistics statistics;
@@ -136,8 +138,10 @@ final class SluiceInputStream extends FSInputStream
     if (isBuffered()) {
       return true;
     }
-    if (buffer.length == 0) {
-      buffer = new byte[bufferSize];
+    // No more than there is: most files are small. One may have grown since its length was asked.
+    int wanted = (int) Math.min(bufferSize, Math.max(length - position, LEAST_BUFFER));
+    if (buffer.length < wanted) {
+      buffer = new byte[wanted];
     }
     bufferLength = 0;
     bufferBegin = position;

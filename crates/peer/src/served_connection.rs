@@ -68,7 +68,7 @@ impl Wire for TcpStream {
 
 impl Wire for TlsStream<TcpStream> {}
 
-pub(crate) struct Session<'s, S> {
+pub(crate) struct ServedConnection<'s, S> {
     stream: S,
     serving: &'s Arc<Serving>,
     arrived: BytesMut,
@@ -84,7 +84,7 @@ pub(crate) struct Session<'s, S> {
     held: Option<OwnedSemaphorePermit>,
 }
 
-impl<'s, S: Wire> Session<'s, S> {
+impl<'s, S: Wire> ServedConnection<'s, S> {
     pub(crate) fn new(stream: S, serving: &'s Arc<Serving>) -> Self {
         Self {
             stream,

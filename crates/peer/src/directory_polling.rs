@@ -1,27 +1,28 @@
-//! When the metadata engine is asked for the list of members.
+//! When a client reads the list of members from the metadata engine.
 //!
-//! What must stay true: clients that lost all members at once do not ask at once, and those that
-//! ask in vain ask less and less often.
+//! What must stay true: if many clients lose all members at the same moment, they do not query the
+//! engine at the same moment. A client whose queries bring no new list waits longer before each
+//! further query.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use sluice_types::Rng;
 
-/// Pause after a first question.
+/// Pause after a first query.
 const FIRST: Duration = Duration::from_millis(500);
-/// Time after which earlier questions are forgotten.
+/// Time after which earlier queries do not count any more.
 const FORGOTTEN: Duration = Duration::from_mins(1);
 
-/// The questions of one client.
+/// The queries of one client.
 #[derive(Debug)]
-pub(crate) struct Inquiries(Mutex<State>);
+pub(crate) struct DirectoryPolling(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
     asked: Option<Instant>,
-    /// Questions since the list was another one.
-    vain: u32,
+    /// Queries since the list changed.
+    unchanged: u32,
     rng: Rng,
     /// How much longer or shorter the next pause is than usual.
     percent: u32,
@@ -34,41 +35,41 @@ impl State {
     }
 }
 
-impl Inquiries {
+impl DirectoryPolling {
     pub(crate) fn new(rng: Rng) -> Self {
-        Self(Mutex::new(State { asked: None, vain: 0, rng, percent: 100 }))
+        Self(Mutex::new(State { asked: None, unchanged: 0, rng, percent: 100 }))
     }
 
-    /// It is asked, or will be at once.
+    /// The engine is queried now.
     pub(crate) fn ask(&self, now: Instant) {
         self.0.lock().ask(now);
     }
 
-    /// How long ago it was asked.
+    /// How long ago the last query was.
     pub(crate) fn elapsed(&self, now: Instant) -> Option<Duration> {
         self.0.lock().asked.map(|asked| now.saturating_duration_since(asked))
     }
 
-    /// Whether a client that got no answer from a member asks now. `most` is the longest pause. One
-    /// that is told so has to ask.
+    /// Whether a client that got no answer from a member must query the engine now. `most` is the
+    /// longest pause. A caller that gets `true` has to send the query.
     pub(crate) fn is_due(&self, now: Instant, most: Duration) -> bool {
         let mut state = self.0.lock();
         let elapsed = state.asked.map_or(FORGOTTEN, |asked| now.saturating_duration_since(asked));
         if elapsed >= FORGOTTEN {
-            state.vain = 0;
+            state.unchanged = 0;
         }
-        let pause = FIRST.saturating_mul(1 << state.vain.min(8)).min(most) * state.percent / 100;
+        let pause = FIRST.saturating_mul(1 << state.unchanged.min(8)).min(most) * state.percent / 100;
         let due = elapsed >= pause;
         if due {
-            state.vain += 1;
+            state.unchanged += 1;
             state.ask(now);
         }
         due
     }
 
-    /// The list was another one.
+    /// A query brought another list.
     pub(crate) fn learned(&self) {
-        self.0.lock().vain = 0;
+        self.0.lock().unchanged = 0;
     }
 }
 
@@ -77,10 +78,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn questions_in_vain_become_rare_and_those_of_many_clients_spread() {
+    fn queries_without_a_new_list_become_rare_and_those_of_many_clients_spread() {
         let begin = Instant::now();
         let most = Duration::from_secs(5);
-        let clients: Vec<_> = (0..200).map(|seed| Inquiries::new(Rng::seeded(seed))).collect();
+        let clients: Vec<_> = (0..200).map(|seed| DirectoryPolling::new(Rng::seeded(seed))).collect();
         let (mut asked, mut at_once) = (0, [0; 2]);
         for millis in (0..60_000).step_by(100) {
             let now = begin + Duration::from_millis(millis);
@@ -90,7 +91,7 @@ mod tests {
                 at_once[0] = at_once[0].max(due);
             }
         }
-        assert!((200 * 13..200 * 17).contains(&asked), "{asked} questions in a minute");
+        assert!((200 * 13..200 * 17).contains(&asked), "{asked} queries in a minute");
         assert!(at_once[0] < 150, "{} at once", at_once[0]);
         let now = begin + Duration::from_secs(61);
         clients[0].ask(now);

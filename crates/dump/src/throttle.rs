@@ -24,14 +24,14 @@ const RATE: f64 = 100_000.0;
 
 /// Runs one read after the other, with pauses between them.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub(crate) struct ReadThrottle {
     /// What is left for all further pauses. Locked by the thread that reads.
     left: Mutex<Duration>,
     /// The pause after a read, as a multiple of that read.
     pause: f64,
 }
 
-impl Share {
+impl ReadThrottle {
     /// For a volume with this many inodes.
     pub(crate) fn new(inodes: i64) -> Self {
         let reads = (inodes.max(1) as f64) / RATE;
@@ -52,16 +52,16 @@ impl Share {
 
 /// Pauses during work on the own machine, which may share its processors with the database.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub(crate) struct WorkThrottle {
     left: Duration,
     /// When work went on after the last pause.
     since: Instant,
 }
 
-impl Pace {
-    /// For work that begins now. Without pauses unless `gentle`.
-    pub(crate) fn new(gentle: bool) -> Self {
-        Self { left: if gentle { ALL } else { Duration::ZERO }, since: Instant::now() }
+impl WorkThrottle {
+    /// For work that begins now. Without pauses unless `throttled`.
+    pub(crate) fn new(throttled: bool) -> Self {
+        Self { left: if throttled { ALL } else { Duration::ZERO }, since: Instant::now() }
     }
 
     /// Pauses if the work since the last pause was long enough. To be called often.
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn pauses_are_shorter_the_larger_the_volume_is() {
-        let pause = |inodes| Share::new(inodes).pause;
+        let pause = |inodes| ReadThrottle::new(inodes).pause;
         for small in [-1, 0, 1, 1_000_000] {
             assert!((pause(small) - MOST).abs() < 1e-9);
         }
@@ -93,31 +93,32 @@ mod tests {
 
     #[test]
     fn a_pause_follows_each_read_until_all_have_taken_enough() {
-        let share = Share { left: Mutex::new(Duration::from_millis(20)), pause: 3.0 };
+        let throttle = ReadThrottle { left: Mutex::new(Duration::from_millis(20)), pause: 3.0 };
         let read = || {
             let until = Instant::now() + Duration::from_millis(5);
             while Instant::now() < until {}
             7
         };
         let begun = Instant::now();
-        assert_eq!(share.read(read), 7);
+        assert_eq!(throttle.read(read), 7);
         assert!(begun.elapsed() >= Duration::from_millis(20));
-        share.read(read);
-        assert_eq!(*share.left.lock().unwrap(), Duration::ZERO, "the second pause was cut");
-        share.read(read);
-        assert_eq!(*share.left.lock().unwrap(), Duration::ZERO);
+        throttle.read(read);
+        assert_eq!(*throttle.left.lock().unwrap(), Duration::ZERO, "the second pause was cut");
+        throttle.read(read);
+        assert_eq!(*throttle.left.lock().unwrap(), Duration::ZERO);
     }
 
     #[test]
     fn a_pause_follows_enough_work_until_all_have_taken_enough() {
         let begun = Instant::now();
-        let mut pace = Pace { left: Duration::from_millis(50), since: begun + Duration::from_hours(1) };
-        pace.step();
-        assert_eq!(pace.left, Duration::from_millis(50), "there was no work");
+        let mut throttle =
+            WorkThrottle { left: Duration::from_millis(50), since: begun + Duration::from_hours(1) };
+        throttle.step();
+        assert_eq!(throttle.left, Duration::from_millis(50), "there was no work");
         while begun.elapsed() < WORK {}
-        pace.since = begun;
-        pace.step();
-        assert_eq!(pace.left, Duration::ZERO);
-        assert!(begun.elapsed() >= WORK + Duration::from_millis(50) && pace.since > begun);
+        throttle.since = begun;
+        throttle.step();
+        assert_eq!(throttle.left, Duration::ZERO);
+        assert!(begun.elapsed() >= WORK + Duration::from_millis(50) && throttle.since > begun);
     }
 }

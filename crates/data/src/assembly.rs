@@ -31,14 +31,14 @@ impl Piece {
 
 /// The range: the parts that are still missing, and the parts that were found.
 #[derive(Debug)]
-pub(crate) struct Cover {
+pub(crate) struct Assembly {
     from: u32,
     to: u32,
     wanted: Vec<(u32, u32)>,
     found: Vec<Piece>,
 }
 
-impl Cover {
+impl Assembly {
     pub(crate) fn new(from: u32, to: u32) -> Self {
         let wanted = if from < to { vec![(from, to)] } else { Vec::new() };
         Self { from, to, wanted, found: Vec::new() }
@@ -121,19 +121,19 @@ mod tests {
         #[test]
         fn the_first_source_of_a_byte_wins(sources in prop::collection::vec((0u32..100, 1u32..40), 0..10)) {
             let mut model = [0u8; 60];
-            let mut cover = Cover::new(20, 80);
+            let mut assembly = Assembly::new(20, 80);
             for (value, (pos, len)) in (1u8..).zip(&sources) {
                 for at in *pos..(pos + len) {
                     if (20..80).contains(&at) && model[at as usize - 20] == 0 {
                         model[at as usize - 20] = value;
                     }
                 }
-                cover.fill(*pos, pos + len, |from, to, found| {
+                assembly.fill(*pos, pos + len, |from, to, found| {
                     found.push(Piece::Here(from, vec![value; (to - from) as usize].into()));
                 });
             }
             let mut out = Vec::new();
-            cover.assemble(&mut out, |_| Err(())).unwrap();
+            assembly.assemble(&mut out, |_| Err(())).unwrap();
             prop_assert_eq!(out.concat(), model);
         }
     }

@@ -1,13 +1,14 @@
-//! The length of each file that the kernel has cached. The kernel appends at this offset. Also
-//! records whether the kernel looked up the file in the trash.
+//! What the kernel has cached of each file: its length, at which the kernel appends, and its times.
+//! Also records whether the kernel looked up the file in the trash.
 //!
 //! What must stay true: a length is here only if it was sent to the kernel, or if the kernel wrote
-//! up to it.
+//! up to it. Times are those that were sent with the last attributes.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
+use sluice_types::{Attr, Time};
 
 /// Shards, each with a lock of its own.
 const SHARDS: usize = 16;
@@ -21,6 +22,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, Default)]
 struct File {
     length: u64,
+    /// Its mtime and ctime.
+    times: (Time, Time),
     /// The last lookup by the kernel was in the trash.
     trashed: bool,
     /// The thread whose open in the trash was last refused, and when.
@@ -29,31 +32,31 @@ struct File {
 
 /// What the kernel knows of files.
 #[derive(Debug, Default)]
-pub(super) struct Notice {
+pub(super) struct KernelFiles {
     shards: [Mutex<FxHashMap<u64, File>>; SHARDS],
 }
 
-impl Notice {
+impl KernelFiles {
     fn shard(&self, ino: u64) -> &Mutex<FxHashMap<u64, File>> {
         &self.shards[(ino % SHARDS as u64) as usize]
     }
 
-    fn tell(&self, ino: u64, tell: impl FnOnce(&mut File)) {
+    fn change(&self, ino: u64, change: impl FnOnce(&mut File)) {
         let mut shard = self.shard(ino).lock();
         if shard.len() >= SHARD_FILES && !shard.contains_key(&ino) {
             shard.clear();
         }
-        tell(shard.entry(ino).or_default());
+        change(shard.entry(ino).or_default());
     }
 
-    /// The length of a file is sent to the kernel.
-    pub(super) fn length(&self, ino: u64, length: u64) {
-        self.tell(ino, |file| file.length = length);
+    /// Attributes of a file are sent to the kernel.
+    pub(super) fn sent(&self, ino: u64, attr: &Attr) {
+        self.change(ino, |file| (file.length, file.times) = (attr.length, (attr.mtime, attr.ctime)));
     }
 
     /// The kernel looked up a file: in the trash, or elsewhere.
     pub(super) fn found(&self, ino: u64, trashed: bool) {
-        self.tell(ino, |file| file.trashed = trashed);
+        self.change(ino, |file| file.trashed = trashed);
     }
 
     /// The kernel wrote up to `end`.
@@ -61,6 +64,12 @@ impl Notice {
         if let Some(file) = self.shard(ino).lock().get_mut(&ino) {
             file.length = end.max(file.length);
         }
+    }
+
+    /// Whether the content and the change time that the kernel has cached are those of `attr`.
+    pub(super) fn has(&self, ino: u64, attr: &Attr) -> bool {
+        let sent = (attr.length, (attr.mtime, attr.ctime));
+        self.shard(ino).lock().get(&ino).is_some_and(|file| (file.length, file.times) == sent)
     }
 
     /// Whether the kernel has this length of a file cached.
@@ -73,7 +82,7 @@ impl Notice {
     /// the same thread `pid`, it uses no such name (for example `/proc/self/fd/3`).
     pub(super) fn knows_trashed(&self, ino: u64, pid: u32) -> bool {
         let mut knows = false;
-        self.tell(ino, |file| {
+        self.change(ino, |file| {
             let again = |(by, at): (u32, Instant)| by == pid && at.elapsed() < AGAIN;
             knows = file.trashed || file.refused.is_some_and(again);
             if !knows {
@@ -86,33 +95,39 @@ impl Notice {
 
 #[cfg(test)]
 mod tests {
+    use sluice_types::{FileType, Ino};
+
     use super::*;
+
+    fn attr(length: u64, sec: i64) -> Attr {
+        let time = Time { sec, nsec: 0 };
+        Attr { length, ..Attr::new(FileType::File, 0o644, 0, 0, Ino::ROOT, time) }
+    }
 
     #[test]
     fn the_kernel_believes_what_it_was_told_last_or_wrote() {
-        let kernel_sizes = Notice::default();
-        assert!(!kernel_sizes.has_length(5, 0), "never told");
-        kernel_sizes.length(5, 100);
-        assert!(kernel_sizes.has_length(5, 100) && !kernel_sizes.has_length(5, 200));
-        kernel_sizes.wrote(5, 150);
-        kernel_sizes.wrote(5, 20);
-        assert!(kernel_sizes.has_length(5, 150));
-        kernel_sizes.found(5, true);
-        kernel_sizes.length(5, 70);
-        assert!(kernel_sizes.has_length(5, 70) && kernel_sizes.knows_trashed(5, 1));
-        kernel_sizes.found(5, false);
-        assert!(!kernel_sizes.knows_trashed(5, 1), "it was taken out of the trash");
-        assert!(
-            kernel_sizes.knows_trashed(5, 1) && !kernel_sizes.knows_trashed(5, 2),
-            "the same thread asks again"
-        );
+        let files = KernelFiles::default();
+        assert!(!files.has_length(5, 0), "never told");
+        files.sent(5, &attr(100, 1));
+        assert!(files.has_length(5, 100) && !files.has_length(5, 200));
+        assert!(files.has(5, &attr(100, 1)) && !files.has(5, &attr(100, 2)) && !files.has(6, &attr(100, 1)));
+        files.wrote(5, 150);
+        assert!(!files.has(5, &attr(100, 1)) && !files.has(5, &attr(150, 2)), "other times");
+        files.wrote(5, 20);
+        assert!(files.has_length(5, 150));
+        files.found(5, true);
+        files.sent(5, &attr(70, 2));
+        assert!(files.has_length(5, 70) && files.knows_trashed(5, 1));
+        files.found(5, false);
+        assert!(!files.knows_trashed(5, 1), "it was taken out of the trash");
+        assert!(files.knows_trashed(5, 1) && !files.knows_trashed(5, 2), "the same thread asks again");
     }
 
     #[test]
     fn memory_is_bounded() {
-        let kernel_sizes = Notice::default();
-        (0..200_000).for_each(|ino| kernel_sizes.length(ino, 1));
-        let kept: usize = kernel_sizes.shards.iter().map(|shard| shard.lock().len()).sum();
+        let files = KernelFiles::default();
+        (0..200_000).for_each(|ino| files.sent(ino, &attr(1, 1)));
+        let kept: usize = files.shards.iter().map(|shard| shard.lock().len()).sum();
         assert!(kept <= SHARDS * SHARD_FILES);
     }
 }

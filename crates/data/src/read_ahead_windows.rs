@@ -16,14 +16,14 @@ const READER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The readers that read ahead.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+pub(crate) struct ReadAheadWindows {
     /// For each reader: how many of its streams read ahead, and when that was noted.
     readers: Mutex<FxHashMap<u64, (u64, Instant)>>,
     streams: AtomicU64,
     last: AtomicU64,
 }
 
-impl Pace {
+impl ReadAheadWindows {
     /// A number for a reader.
     pub(crate) fn enter(&self) -> u64 {
         self.last.fetch_add(1, Ordering::Relaxed)
@@ -31,7 +31,7 @@ impl Pace {
 
     /// How far a stream may read ahead: its share of `memory`, less the block that is being read
     /// and the block in which its window ends; at most `most`.
-    pub(crate) fn share(&self, memory: u64, block: u64, most: u64) -> u64 {
+    pub(crate) fn size(&self, memory: u64, block: u64, most: u64) -> u64 {
         let streams = self.streams.load(Ordering::Relaxed).max(1);
         (memory / streams).saturating_sub(2 * block).max(block).min(most)
     }
@@ -59,16 +59,16 @@ mod tests {
 
     #[test]
     fn shares_shrink_with_the_streams_and_grow_again() {
-        let pace = Pace::default();
-        assert_eq!(pace.share(40, 4, 32), 32);
-        let (one, other) = (pace.enter(), pace.enter());
-        pace.note(one, 1);
-        assert_eq!(pace.share(40, 4, 32), 32);
-        pace.note(other, 2);
-        assert_eq!(pace.share(48, 4, 32), 8);
-        pace.note(other, 100);
-        assert_eq!(pace.share(40, 4, 32), 4, "a block at least");
-        pace.leave(other);
-        assert_eq!(pace.share(40, 4, 32), 32);
+        let windows = ReadAheadWindows::default();
+        assert_eq!(windows.size(40, 4, 32), 32);
+        let (one, other) = (windows.enter(), windows.enter());
+        windows.note(one, 1);
+        assert_eq!(windows.size(40, 4, 32), 32);
+        windows.note(other, 2);
+        assert_eq!(windows.size(48, 4, 32), 8);
+        windows.note(other, 100);
+        assert_eq!(windows.size(40, 4, 32), 4, "a block at least");
+        windows.leave(other);
+        assert_eq!(windows.size(40, 4, 32), 32);
     }
 }

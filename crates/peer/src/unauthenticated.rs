@@ -1,6 +1,7 @@
-//! Connections that have proved nothing yet, by the address that they come from.
+//! Counts unauthenticated connections for each client address.
 //!
-//! What must stay true: one address has so few of them that there is room for others.
+//! What must stay true: the number for one address is limited, so that one address cannot take all
+//! places.
 
 use std::{
     net::{IpAddr, Ipv6Addr},
@@ -10,24 +11,24 @@ use std::{
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
-/// Connections of one address that may be proving themselves at once. Clients behind a gateway have
-/// one address together, and a proof takes a few milliseconds.
+/// Most unauthenticated connections of one address. Clients behind a gateway have one address
+/// together, and an authentication takes a few milliseconds.
 const EACH: usize = 128;
 
-/// How many connections of each address have proved nothing yet.
+/// How many unauthenticated connections each address has.
 #[derive(Debug, Default)]
-pub(crate) struct HalfOpen(Mutex<FxHashMap<IpAddr, usize>>);
+pub(crate) struct Unauthenticated(Mutex<FxHashMap<IpAddr, usize>>);
 
-/// A connection that has proved nothing yet, until this is dropped.
+/// One unauthenticated connection, which is counted until this is dropped.
 #[derive(Debug)]
-pub(crate) struct OneHalfOpen {
-    all: Arc<HalfOpen>,
+pub(crate) struct UnauthenticatedConnection {
+    all: Arc<Unauthenticated>,
     from: IpAddr,
 }
 
-impl HalfOpen {
+impl Unauthenticated {
     /// One more connection; `None` if its address has too many.
-    pub(crate) fn one(self: &Arc<Self>, from: IpAddr) -> Option<OneHalfOpen> {
+    pub(crate) fn one(self: &Arc<Self>, from: IpAddr) -> Option<UnauthenticatedConnection> {
         let from = subscriber(from);
         let mut addresses = self.0.lock();
         let count = addresses.entry(from).or_default();
@@ -35,11 +36,11 @@ impl HalfOpen {
             return None;
         }
         *count += 1;
-        Some(OneHalfOpen { all: Arc::clone(self), from })
+        Some(UnauthenticatedConnection { all: Arc::clone(self), from })
     }
 }
 
-impl Drop for OneHalfOpen {
+impl Drop for UnauthenticatedConnection {
     fn drop(&mut self) {
         let mut addresses = self.all.0.lock();
         if let Some(count) = addresses.get_mut(&self.from) {
@@ -51,7 +52,8 @@ impl Drop for OneHalfOpen {
     }
 }
 
-/// Who has an address has the others of its network of IPv6, too.
+/// What is counted as one address: of IPv6, the network of 64 bits, because one subscriber has all
+/// of it.
 fn subscriber(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
@@ -65,7 +67,7 @@ mod tests {
 
     #[test]
     fn an_address_has_its_share_and_what_ends_is_forgotten() {
-        let all = Arc::new(HalfOpen::default());
+        let all = Arc::new(Unauthenticated::default());
         let address = |text: &str| text.parse::<IpAddr>().expect("an address");
         let mut held: Vec<_> = (0..EACH).map(|_| all.one(address("10.0.0.1")).expect("room")).collect();
         assert!(all.one(address("10.0.0.1")).is_none() && all.one(address("::ffff:10.0.0.1")).is_none());

@@ -8,13 +8,13 @@ use std::{
 use sluice_meta::engine::EngineError;
 
 /// How long.
-const PATIENCE: Duration = Duration::from_mins(5);
+const TIMEOUT: Duration = Duration::from_mins(5);
 /// How long until it is asked again.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Tries what may be done twice until the engine answers.
-pub(crate) fn patiently<T>(mut ask: impl FnMut() -> Result<T, EngineError>) -> Result<T, EngineError> {
-    let until = Instant::now() + PATIENCE;
+pub(crate) fn retry<T>(mut ask: impl FnMut() -> Result<T, EngineError>) -> Result<T, EngineError> {
+    let until = Instant::now() + TIMEOUT;
     let mut said = false;
     loop {
         match ask() {
@@ -22,7 +22,7 @@ pub(crate) fn patiently<T>(mut ask: impl FnMut() -> Result<T, EngineError>) -> R
                 if Instant::now() < until =>
             {
                 if !std::mem::replace(&mut said, true) {
-                    tracing::warn!(%error, "trying again for up to {} s", PATIENCE.as_secs());
+                    tracing::warn!(%error, "trying again for up to {} s", TIMEOUT.as_secs());
                 }
                 thread::sleep(PAUSE);
             }

@@ -10,7 +10,7 @@ use sluice_meta::{
 };
 use sluice_types::Ino;
 
-use crate::{DumpError, patience::patiently, store::commit};
+use crate::{DumpError, retry::retry, store::commit};
 
 /// The marker: a load is under way. No client's session has the number 0.
 const UNDER_WAY: Row = Row::Writer(0, 0, 1);
@@ -48,7 +48,7 @@ pub(crate) fn prepare(engine: &dyn Engine) -> Result<(), DumpError> {
 /// The volume exists from now on.
 pub(crate) fn finish(engine: &dyn Engine, format: &VolumeFormat) -> Result<(), DumpError> {
     commit(engine, vec![Write::Put(Row::setting(format)), Write::Discard(UNDER_WAY.key())])?;
-    patiently(|| engine.sync())?;
+    retry(|| engine.sync())?;
     Ok(())
 }
 
@@ -57,7 +57,7 @@ fn clear(engine: &dyn Engine) -> Result<(), DumpError> {
     for scan in Scan::ALL.into_iter().filter(|scan| *scan != Scan::Writers) {
         let mut from = None;
         loop {
-            let page = patiently(|| engine.scan(scan, from.as_ref(), PAGE))?.sound()?;
+            let page = retry(|| engine.scan(scan, from.as_ref(), PAGE))?.sound()?;
             for rows in page.rows.chunks(PAGE) {
                 let of_several = |row: &Row| match row {
                     // It has several names, which no scan finds.

@@ -1,4 +1,4 @@
-//! Who does not belong to the group.
+//! Clients without the key of the group.
 
 use std::{sync::Arc, time::Duration};
 

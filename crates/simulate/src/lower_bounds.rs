@@ -1,7 +1,7 @@
 //! The newest state that each client has seen. A client must not see an older state after it.
 //!
-//! What must stay true: an answer raises the floor only to the first moment at which the answer was
-//! true. The floor is the lower bound for calls that begin after the answer.
+//! What must stay true: if an answer was true at several moments, it raises the lower bound only to
+//! the earliest of them. The bound applies to calls that begin after the answer.
 
 use std::collections::BTreeMap;
 
@@ -38,9 +38,9 @@ pub(crate) type Known = BTreeMap<Part, Moment>;
 
 /// Those of one client.
 #[derive(Default)]
-pub(crate) struct Floors(Mutex<Known>);
+pub(crate) struct LowerBounds(Mutex<Known>);
 
-impl Floors {
+impl LowerBounds {
     /// What is known now.
     pub(crate) fn known(&self) -> Known {
         self.0.lock().clone()
@@ -49,8 +49,8 @@ impl Floors {
     /// Calls from here on may not be shown a part from before `moment`.
     pub(crate) fn raise(&self, part: Part, moment: Moment) {
         let mut known = self.0.lock();
-        let floor = known.entry(part).or_default();
-        *floor = moment.max(*floor);
+        let bound = known.entry(part).or_default();
+        *bound = moment.max(*bound);
     }
 
     /// A client was shown a part of a record that `fits`. Returns whether that was allowed, since

@@ -1,7 +1,7 @@
 //! Waits for the object store: for a permit to send a request, and for the answer.
 //!
-//! What must stay true: a wait for a permit fails only if the store answers no request until the
-//! time limit of the wait is over. A wait for an answer ends when no caller waits any more.
+//! What must stay true: a wait for a permit fails only if the store has answered no request at all
+//! during the time limit. A wait for an answer ends when no caller waits any more.
 
 use std::{
     future::Future,
@@ -19,15 +19,15 @@ use crate::flight::CALLER_CHECK;
 
 /// Limits how many requests of one kind run at once.
 #[derive(Debug)]
-pub(crate) struct Gate {
-    places: Semaphore,
+pub(crate) struct RequestLimit {
+    permits: Semaphore,
     /// When the store last answered a request.
     served: Mutex<Instant>,
 }
 
-impl Gate {
-    pub(crate) fn new(places: usize) -> Self {
-        Self { places: Semaphore::new(places.max(1)), served: Mutex::new(Instant::now()) }
+impl RequestLimit {
+    pub(crate) fn new(permits: usize) -> Self {
+        Self { permits: Semaphore::new(permits.max(1)), served: Mutex::new(Instant::now()) }
     }
 
     pub(crate) fn served(&self) {
@@ -36,10 +36,10 @@ impl Gate {
 
     /// A permit, or the reason why there is none. Fails once the store has answered no request for
     /// `limit`.
-    pub(crate) async fn place(&self, limit: Duration) -> Result<SemaphorePermit<'_>, &'static str> {
-        let mut place = pin!(self.places.acquire());
+    pub(crate) async fn permit(&self, limit: Duration) -> Result<SemaphorePermit<'_>, &'static str> {
+        let mut permit = pin!(self.permits.acquire());
         loop {
-            match timeout(limit, &mut place).await {
+            match timeout(limit, &mut permit).await {
                 Ok(permit) => return permit.map_err(|_| "the client is shutting down"),
                 Err(_) if self.served.lock().elapsed() < limit => {}
                 Err(_) => return Err("nothing that was asked before is answered"),

@@ -14,7 +14,7 @@ use crate::handle_locks::Lock;
 
 /// What a dead process had open and under way.
 #[derive(Debug, Default)]
-pub struct Past {
+pub struct PreviousState {
     pub(super) session: Option<Resumed>,
     /// No handle had a higher number.
     pub(crate) last: u64,
@@ -64,7 +64,7 @@ pub(super) struct Known {
     pub(super) commit: Option<(u16, u64)>,
 }
 
-impl Past {
+impl PreviousState {
     /// The session to take over; `None` if there was none.
     pub fn resumed(&self) -> Option<Resumed> {
         self.session.clone()

@@ -1,4 +1,4 @@
-//! Clients that want the same records wait for each other, but never in a circle.
+//! Clients that want the same records wait for each other, but never deadlock.
 
 use std::{
     collections::BTreeMap,
@@ -174,19 +174,19 @@ fn random_commits_of_two_clients_never_deadlock() {
 }
 
 #[test]
-fn storms_of_operations_never_deadlock() {
+fn operations_under_stress_never_deadlock() {
     let server = server::postgres().expect("a server");
-    // Other tests of this process make circles of their own.
+    // Other tests of this process have deadlocks of their own.
     let databases = Arc::new(Mutex::new(Vec::new()));
-    let storm = || {
+    let fresh = || {
         let database = server.database().expect("a database");
         let url = server.unix_url(&database);
         databases.lock().expect("no panic").push(database);
         SharedStore::new(move || Arc::new(open(&url)))
     };
-    sluice_testkit::operations::storm::a_storm_leaves_a_tree(&storm);
-    sluice_testkit::operations::races::directories_that_cross_build_no_cycle(&storm);
-    sluice_testkit::operations::quota_storm::a_storm_under_nested_quotas_is_counted(&storm);
+    sluice_testkit::operations::stress::stress_leaves_a_tree(&fresh);
+    sluice_testkit::operations::races::directories_that_cross_build_no_cycle(&fresh);
+    sluice_testkit::operations::quota_stress::stress_under_nested_quotas_is_counted(&fresh);
     for database in databases.lock().expect("no panic").iter() {
         assert_eq!(server.deadlocks(database).expect("a number"), 0, "{database}");
     }

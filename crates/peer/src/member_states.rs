@@ -1,6 +1,7 @@
-//! A list of members with what is known of each.
+//! The list of members, with the state ([`Node`]) of each member.
 //!
-//! What must stay true: what is known of a member stays known as long as it is the same server.
+//! What must stay true: the state of a member is kept when the list changes, as long as its address
+//! and certificate are the same.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,9 +13,9 @@ use crate::{
     placement::Share,
 };
 
-/// The list, and at the same positions how much each owns and how it fares.
+/// The list. The vectors have the same order: each member, its share of the blocks, and its state.
 #[derive(Debug, Default)]
-pub(crate) struct Roster {
+pub(crate) struct MemberStates {
     pub(crate) version: u64,
     pub(crate) members: Vec<Member>,
     pub(crate) shares: Vec<Share>,
@@ -23,8 +24,9 @@ pub(crate) struct Roster {
     pub(crate) own: Option<usize>,
 }
 
-impl Roster {
-    /// Another list, for the client of the name `own`; `node` makes what is known of a new member.
+impl MemberStates {
+    /// The states for another list, for the client of the name `own`; `node` makes the state of a
+    /// new member.
     pub(crate) fn next(&self, mut list: Members, own: Option<&str>, node: impl Fn(&Member) -> Node) -> Self {
         // Of several with one name, which may be two containers or one that came back before its
         // former session expired, the last one owns the blocks. Otherwise a member could ask
@@ -50,7 +52,7 @@ impl Roster {
         self.nodes.iter().position(|other| Arc::ptr_eq(other, node))
     }
 
-    /// What the answers of the fastest of the other members cost.
+    /// The response time of the fastest of the other members.
     pub(crate) fn fastest_but(&self, at: usize) -> Option<Duration> {
         let others = self.nodes.iter().enumerate().filter(|(other, _)| *other != at);
         others.filter_map(|(_, node)| node.usual_cost()).min()

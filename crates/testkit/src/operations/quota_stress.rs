@@ -29,7 +29,7 @@ const LIMITED: [u64; 4] = [FIRST, FIRST + 1, FIRST + 3, FIRST + 4];
 const INODES: i64 = 40;
 /// Inodes that the whole volume may hold: clones of clones would double it again and again.
 const ALL: i64 = 150;
-/// Clients of a storm.
+/// Clients of a stress test.
 const CLIENTS: u64 = 8;
 /// Fewest rounds of a client.
 const MIN_ROUNDS: u64 = 2;
@@ -105,18 +105,18 @@ pub fn random_changes_are_counted(factory: &Factory<'_>) {
 }
 
 /// Eight clients at once.
-pub fn a_storm_under_nested_quotas_is_counted(factory: &Factory<'_>) {
+pub fn stress_under_nested_quotas_is_counted(factory: &Factory<'_>) {
     for seed in seeds(2) {
-        let (store, meta) = storm(factory, seed, false);
+        let (store, meta) = run_clients(factory, seed, false);
         check(&meta, &State::of(store.open().as_ref()), &format!("seed {seed}"));
     }
 }
 
 /// The same; limits are set, and those of owners taken away, while they work, and they learn of
 /// them with their heartbeats.
-pub fn a_quota_set_in_a_storm_is_exact(factory: &Factory<'_>) {
+pub fn a_quota_set_under_stress_is_exact(factory: &Factory<'_>) {
     for seed in seeds(1) {
-        let (store, meta) = storm(factory, seed, true);
+        let (store, meta) = run_clients(factory, seed, true);
         check(&meta, &State::of(store.open().as_ref()), &format!("seed {seed}"));
     }
 }
@@ -131,7 +131,7 @@ impl Drop for EndOnDrop<'_> {
 }
 
 /// On the clock of the machine.
-fn storm(factory: &Factory<'_>, seed: u64, sets_meanwhile: bool) -> (SharedStore, Arc<Meta>) {
+fn run_clients(factory: &Factory<'_>, seed: u64, sets_meanwhile: bool) -> (SharedStore, Arc<Meta>) {
     let context = format!("seed {seed}");
     let store = factory();
     drop(volume(&store, 0, usize::from(sets_meanwhile)));

@@ -9,13 +9,13 @@ use url::{Host, Url};
 /// A bucket's address: `scheme://host[:port]/path?options`, where the first label of the host or
 /// the first part of the path names the bucket.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct BucketAddress {
     url: Url,
     /// Whether the scheme was left out.
     assumed: bool,
 }
 
-impl Place {
+impl BucketAddress {
     /// Parses `bucket`; if it has no scheme, `scheme` is used.
     pub(crate) fn parse(bucket: &str, scheme: &str) -> Result<Self, String> {
         if bucket.trim().is_empty() {
@@ -94,15 +94,15 @@ mod tests {
 
     #[test]
     fn takes_buckets_apart() {
-        let place = Place::parse("http://127.0.0.1:9000/bucket/deeper?region=x", "https").unwrap();
-        assert_eq!(place.origin(), "http://127.0.0.1:9000");
-        assert_eq!(place.in_path(), Some("bucket"));
-        assert_eq!(place.option("region").as_deref(), Some("x"));
-        assert!(place.in_host().unwrap_err().contains("/<bucket>"));
-        let place = Place::parse("mybucket.s3.us-east-1.amazonaws.com", "https").unwrap();
-        assert_eq!(place.in_host().unwrap(), ("mybucket", "s3.us-east-1.amazonaws.com"));
-        assert_eq!(place.in_path(), None);
-        assert!(Place::parse("", "https").unwrap_err().contains("missing"));
-        assert!(Place::parse("http://", "https").is_err());
+        let address = BucketAddress::parse("http://127.0.0.1:9000/bucket/deeper?region=x", "https").unwrap();
+        assert_eq!(address.origin(), "http://127.0.0.1:9000");
+        assert_eq!(address.in_path(), Some("bucket"));
+        assert_eq!(address.option("region").as_deref(), Some("x"));
+        assert!(address.in_host().unwrap_err().contains("/<bucket>"));
+        let address = BucketAddress::parse("mybucket.s3.us-east-1.amazonaws.com", "https").unwrap();
+        assert_eq!(address.in_host().unwrap(), ("mybucket", "s3.us-east-1.amazonaws.com"));
+        assert_eq!(address.in_path(), None);
+        assert!(BucketAddress::parse("", "https").unwrap_err().contains("missing"));
+        assert!(BucketAddress::parse("http://", "https").is_err());
     }
 }

@@ -67,7 +67,7 @@ fn step(rng: &mut Rng, meta: &Meta, ino: u64) -> FsResult<()> {
     }
 }
 
-fn storm(factory: &Factory<'_>, seed: u64, chances: Chances) {
+fn run_clients(factory: &Factory<'_>, seed: u64, chances: Chances) {
     let store = factory();
     let trash_days = (seed % 2) as i64;
     let quiet = if seed % 4 < 2 { store.format_with_owners(trash_days) } else { store.format(trash_days) };
@@ -112,15 +112,15 @@ fn storm(factory: &Factory<'_>, seed: u64, chances: Chances) {
 }
 
 /// On the engine as it is.
-pub fn a_storm_leaves_a_tree(factory: &Factory<'_>) {
+pub fn stress_leaves_a_tree(factory: &Factory<'_>) {
     for seed in seeds(5) {
-        storm(factory, seed, Chances::default());
+        run_clients(factory, seed, Chances::default());
     }
 }
 
 /// With commits that fail, whose answers are lost, or that come late.
-pub fn a_storm_over_a_failing_engine_leaves_a_tree(factory: &Factory<'_>) {
+pub fn stress_over_a_failing_engine_leaves_a_tree(factory: &Factory<'_>) {
     for seed in seeds(10) {
-        storm(factory, seed, CHANCES);
+        run_clients(factory, seed, CHANCES);
     }
 }

@@ -50,14 +50,15 @@ impl Load {
             let threads: Vec<_> = (0..self.threads)
                 .map(|number| {
                     let (ready, stop) = (&ready, &stop);
-                    scope.spawn(move || -> io::Result<(u64, u64)> {
+                    scope.spawn(move || -> io::Result<(Worker, u64)> {
                         let worker = Worker::new(self, server.point(), number);
                         ready.wait();
                         let mut worker = worker?;
                         let this = Path::new("/proc/thread-self");
                         let before = used(this);
                         while !stop.load(Ordering::Relaxed) && worker.step()? {}
-                        Ok((worker.done, used(this) - before))
+                        let used = used(this) - before;
+                        Ok((worker, used))
                     })
                 })
                 .collect();
@@ -76,25 +77,19 @@ impl Load {
         let used = server.used()? - before?;
         let (mut done, mut own) = (0, 0);
         for result in results {
-            let (operations, time) = result.map_err(|_| anyhow::anyhow!("a thread panicked"))??;
-            done += operations;
+            let (worker, time) = result.map_err(|_| anyhow::anyhow!("a thread panicked"))??;
+            done += worker.done;
             own += time;
-        }
-        for number in 0..self.threads {
-            fs::remove_dir_all(folder(server.point(), number))?;
+            worker.clean()?;
         }
         let cost = (used + own) as f64 / 1000.0 / done as f64;
         Ok(Figure { rate: done as f64 / took.as_secs_f64(), cost })
     }
 }
 
-fn folder(point: &Path, number: usize) -> PathBuf {
-    point.join(format!("thread{number}"))
-}
-
 impl Worker {
     fn new(load: &Load, point: &Path, number: usize) -> io::Result<Self> {
-        let folder = folder(point, number);
+        let folder = point.join(format!("thread{number}"));
         fs::create_dir(&folder)?;
         let path = folder.join("file");
         let size = match load.work {
@@ -115,6 +110,19 @@ impl Worker {
             }
         }
         Ok(worker)
+    }
+
+    /// Removes what is left of the work.
+    fn clean(self) -> io::Result<()> {
+        let left = match self.work {
+            Work::Create => 0..self.done,
+            _ => self.done.min(self.prepared)..self.prepared,
+        };
+        for number in left {
+            fs::remove_file(self.name(number))?;
+        }
+        fs::remove_file(self.folder.join("file"))?;
+        fs::remove_dir(&self.folder)
     }
 
     fn name(&self, number: u64) -> PathBuf {

@@ -61,11 +61,19 @@ impl Server {
             died || rig::mounted(&server.point)
         })?;
         ensure!(!died, "{} ended at once", program.display());
-        // The first request is answered after the transport has begun.
+        if options.contains("io_uring") {
+            let log = server.folder.path().join("log");
+            let mut said = String::new();
+            rig::until("the file system says which transport it has", Duration::from_secs(20), || {
+                said = fs::read_to_string(&log).unwrap_or_default();
+                said.contains("come through io_uring")
+            })?;
+            ensure!(
+                said.contains("requests come through"),
+                "it has not the transport that it should:\n{said}"
+            );
+        }
         fs::metadata(&server.point).context("the file system does not answer")?;
-        let said = fs::read_to_string(server.folder.path().join("log"))?;
-        let rings = said.contains("requests come through io_uring");
-        ensure!(rings == options.contains("io_uring"), "the file system does not use io_uring:\n{said}");
         Ok(server)
     }
 

@@ -107,33 +107,6 @@ fn forgets_come_in_batches() {
     assert!(Message::parse(&bytes).expect("header").operation(true).is_err());
 }
 
-/// A ring has the first structure in a place of a fixed size, and the rest elsewhere.
-#[test]
-fn requests_that_come_in_parts_are_the_same() {
-    let write = abi::WriteIn { fh: 4, size: 3, ..abi::WriteIn::default() };
-    let rename = abi::Rename2In { newdir: 9, flags: 1, padding: 0 };
-    let xattr = [abi::SetxattrIn { size: 2, flags: 0 }.as_bytes(), abi::SetxattrExt::default().as_bytes()];
-    let xattr = xattr.concat();
-    let cases: [(u32, &[u8], &[u8]); 5] = [
-        (opcode::LOOKUP, &[], b"name\0"),
-        (opcode::WRITE, write.as_bytes(), b"abc"),
-        (opcode::RENAME2, rename.as_bytes(), b"old\0new\0"),
-        (opcode::SETXATTR, &xattr, b"user.a\0vv"),
-        (opcode::STATFS, &[], &[]),
-    ];
-    for (opcode, first, rest) in cases {
-        let whole = request(opcode, &[first, rest]);
-        let whole = Message::parse(&whole).expect("header");
-        let mut fixed = [0xAA; 128];
-        fixed[..first.len()].copy_from_slice(first);
-        let apart = Message::apart(whole.header, &fixed, rest).expect("header");
-        let text = |message: &Message<'_>| format!("{:?}", message.operation(true).expect("body"));
-        assert_eq!(text(&apart), text(&whole));
-    }
-    let header = InHeader { opcode: opcode::LOOKUP, total_extlen: 2, ..InHeader::default() };
-    assert!(Message::apart(header, &[0; 128], b"f\0").is_err(), "extensions longer than the rest");
-}
-
 #[test]
 fn extensions_are_cut_off() {
     let mut bytes = request(opcode::LOOKUP, &[b"f\0", &[1; 8]]);

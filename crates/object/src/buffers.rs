@@ -11,12 +11,10 @@ use bytes::{Buf, Bytes};
 use parking_lot::Mutex;
 
 use crate::{
-    idle::{IDLE, Idle},
+    idle::{IDLE, Idle, LARGE},
     mapped::{self, Mapped},
 };
 
-/// From this size on, the allocator returns freed memory to the system.
-const LARGE: usize = 4 << 20;
 /// Where large buffers begin: what disks ask for.
 pub(crate) const PAGE: usize = 4096;
 

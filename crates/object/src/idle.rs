@@ -4,6 +4,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// From this size on, the allocator returns freed memory to the system. Smaller buffers are never
+/// kept.
+pub(crate) const LARGE: usize = 4 << 20;
 /// Most bytes of idle buffers, unless [`keep_idle`] says less.
 pub(crate) const MOST: usize = 32 << 20;
 
@@ -11,9 +14,10 @@ pub(crate) const MOST: usize = 32 << 20;
 pub(crate) static IDLE: Idle = Idle::new();
 
 /// Bounds the bytes of idle buffers of this process, at most 32 MiB. Buffers that are idle already
-/// stay. Returns the bound.
+/// stay. Returns the bound: 0 if no buffer that is kept fits.
 pub fn keep_idle(bytes: u64) -> u64 {
     let bound = usize::try_from(bytes).unwrap_or(MOST).min(MOST);
+    let bound = if bound < LARGE { 0 } else { bound };
     IDLE.bound.store(bound, Ordering::Relaxed);
     bound as u64
 }

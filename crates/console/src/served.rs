@@ -65,8 +65,12 @@ pub fn served(
     let members = group::read(meta, interrupt)?.members;
     let clients = clients::read(meta, usize::MAX, SystemClock.now().sec, interrupt)?.known;
     let mut found = BTreeMap::new();
-    let Ok(runtime) = Builder::new_current_thread().enable_all().build() else {
-        return Ok(members.iter().map(|member| (member.session, Err("no threads".into()))).collect());
+    let runtime = match Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let reason = format!("nobody could be asked: {error}");
+            return Ok(members.iter().map(|member| (member.session, Err(reason.clone()))).collect());
+        }
     };
     let volume = meta.env().format().name.clone();
     runtime.block_on(async {

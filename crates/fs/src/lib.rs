@@ -24,6 +24,7 @@ mod list;
 mod names;
 mod open_options;
 mod path;
+mod quotas;
 mod rename;
 mod resolve;
 mod trees;
@@ -39,9 +40,13 @@ pub use fs::{Fs, Stat};
 pub use identities::Identities;
 pub use list::{Cursor, Item, Page};
 pub use open_options::OpenOptions;
+pub use quotas::{QuotaLimits, QuotaName, QuotaOwner};
 pub use trees::Clone;
 pub use user::User;
 pub use volume::Volume;
 
 pub use sluice_types::{Access, Attr, AttrFlags, FileType, FsError, Ino, Time};
-pub use sluice_vfs::{AclEntry, AclRule, Denied, Quota, RenameMode, SetTime, Summary, VolumeSize, XattrMode};
+pub use sluice_vfs::{
+    AclEntry, AclRule, Denied, Quota, QuotaSet, QuotaUsage, RenameMode, SetTime, Summary, VolumeSize,
+    XattrMode,
+};

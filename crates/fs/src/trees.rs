@@ -1,7 +1,7 @@
-//! Whole trees, quotas, and files made of other files.
+//! Whole trees, and files made of other files.
 
 use sluice_types::{Access, FsError, Ino};
-use sluice_vfs::{CloneOptions, Denied, OpKind, Quota, QuotaKey, Summary};
+use sluice_vfs::{CloneOptions, Denied, OpKind, Summary};
 
 use crate::{
     error::{Error, Result},
@@ -65,14 +65,6 @@ impl Fs {
             let (ino, _) = self.existing(interrupt, path, true)?;
             let (node, denied) = self.vfs().summarize(self.caller(), interrupt, ino, (0, 0), &|_| {})?;
             Ok((node.total, denied))
-        })
-    }
-
-    /// The quota of a directory, if it has one itself.
-    pub fn quota(&self, path: impl AsRef<[u8]>) -> Result<Option<Quota>> {
-        self.run(OpKind::GetAttr, path.as_ref(), |interrupt, path| {
-            let (ino, _) = self.existing(interrupt, path, true)?;
-            self.vfs().meta().quota(QuotaKey::Dir(ino), interrupt)
         })
     }
 

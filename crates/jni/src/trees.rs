@@ -7,7 +7,7 @@ use jni::{
     objects::{JByteArray, JClass},
     sys::{jboolean, jlong},
 };
-use sluice_fs::Clone as CloneHow;
+use sluice_fs::{Clone as CloneHow, QuotaOwner};
 
 use crate::{bytes::Reader, call, volumes::SESSIONS};
 
@@ -63,7 +63,7 @@ pub fn summary<'local>(
         for number in [sum.length, sum.size, sum.files, sum.dirs] {
             record.extend(number.to_be_bytes());
         }
-        let quota = session.fs.quota(&path)?;
+        let quota = session.fs.quota(QuotaOwner::Directory(&path))?;
         let quota =
             quota.map(|quota| [quota.max_inodes, quota.max_space, quota.used_inodes, quota.used_space]);
         for number in quota.unwrap_or([-1; 4]) {

@@ -102,12 +102,6 @@ impl Volume {
         let rule = if entries.is_empty() { None } else { Some(to_rule(&entries)?) };
         self.run(py, |fs| fs.set_acl(path, which(default), rule.as_ref()))
     }
-
-    /// Bytes and inodes allowed and used by the quota of a directory.
-    fn quota(&self, py: Python<'_>, path: &[u8]) -> PyResult<Option<(i64, i64, i64, i64)>> {
-        let quota = self.run(py, |fs| fs.quota(path))?;
-        Ok(quota.map(|quota| (quota.max_space, quota.max_inodes, quota.used_space, quota.used_inodes)))
-    }
 }
 
 const fn which(default: bool) -> Acl {

@@ -3,6 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | `volume`, `names`, `attrs` | `Volume`: the calls on paths |
+//! | `quotas` | the calls on quotas |
 //! | `stat` | attributes as tuples |
 //! | `file` | `File`: open files, without a position |
 //! | `ranges` | many ranges read at once |
@@ -17,6 +18,7 @@ mod buffer;
 mod error;
 mod file;
 mod names;
+mod quotas;
 mod ranges;
 mod stat;
 mod volume;

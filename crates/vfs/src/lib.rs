@@ -69,12 +69,14 @@ pub use sluice_meta::{
     Asked, Ended, Interrupt, LOCK_POLL_INTERVAL, Registered,
     engine::Cursor,
     ops::{
+        quota::SetLimits,
         rename::RenameMode,
         setattr::{Changes, SetTime},
         truncate::Allocation,
         walk::Walked,
         xattr::XattrMode,
     },
+    quota::{Counting, QuotaSet, Usage as QuotaUsage},
     schema::{AclEntry, AclRule, FlockKind, PlockRange, Quota, QuotaKey},
     tree::{Denied, Summary, SummaryNode},
 };

@@ -479,13 +479,49 @@ class Client:
         found = self.summary(path) if recursive else {"Length": known.st_size, "Path": os.fsdecode(path)}
         return {"Inode": known.st_ino, **found}
 
+    def set_quota(
+        self,
+        path: Path,
+        capacity: int = 0,
+        inodes: int = 0,
+        create: bool = False,
+        strict: bool = False,
+    ) -> dict[str, Any]:
+        """Sets limits, for superusers. `path` is a directory, `uid:N` or `gid:N`.
+
+        `capacity` is in bytes. 0 keeps the limit; `del_quota` removes it. `create` makes the
+        directory. The first limits of a directory count what it holds; `strict` counts entry by
+        entry."""
+        owner = os.fsencode(path)
+        if create and not owner.startswith((b"uid:", b"gid:")):
+            self.makedirs(path, exist_ok=True)
+        self._volume().set_quota(owner, (capacity or None, inodes or None), strict)
+        return self.get_quota(path)
+
     def get_quota(self, path: Path) -> dict[str, Any]:
-        """The quota of a directory, by its path; empty if it has none itself."""
+        """The quota of a directory, of `uid:N` or of `gid:N`, by that name; empty if there is none.
+
+        A directory counts only the quota that it has itself."""
         quota = self._volume().quota(os.fsencode(path))
-        if quota is None:
-            return {}
-        names = ("MaxSpace", "MaxInodes", "UsedSpace", "UsedInodes")
-        return {os.fsdecode(path): dict(zip(names, quota))}
+        return {} if quota is None else {os.fsdecode(path): _quota(quota)}
+
+    def list_quota(self) -> dict[str, Any]:
+        """All quotas that have limits, by name, for superusers."""
+        return {os.fsdecode(name): _quota(quota) for name, quota in self._volume().quotas()}
+
+    def del_quota(self, path: Path) -> None:
+        """Removes the limits of a directory, of `uid:N` or of `gid:N`, for superusers."""
+        self._volume().remove_quota(os.fsencode(path))
+
+    def check_quota(self, path: Path, repair: bool = False, strict: bool = False) -> dict[str, Any]:
+        """Counts again what a quota limits, for superusers. Returns the quota.
+
+        Raises an OSError with EINVAL if the usage on record is wrong; `repair` corrects it."""
+        quota, counted = self._volume().check_quota(os.fsencode(path), repair, strict)
+        if quota[2:] != counted and not repair:
+            message = f"on record are {quota[2:]} bytes and inodes, {counted} were counted"
+            raise OSError(errno.EINVAL, message, os.fsdecode(path))
+        return self.get_quota(path)
 
     def statvfs(self) -> dict[str, int]:
         """Sizes of the volume: bytes in all and in use, inodes in use and free."""
@@ -518,6 +554,10 @@ class Client:
                 full = os.path.join(top, name)
                 if _stat.S_ISREG(self.lstat(full).st_mode):
                     yield full
+
+
+def _quota(fields: tuple[int, int, int, int]) -> dict[str, int]:
+    return dict(zip(("MaxSpace", "MaxInodes", "UsedSpace", "UsedInodes"), fields))
 
 
 def _text(value: object) -> str:

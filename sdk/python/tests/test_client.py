@@ -196,10 +196,40 @@ def test_attributes(client, folder):
     assert client.as_user(uid=1001).access(path, os.R_OK)
     client.setacl(path, [])
     assert not client.as_user(uid=1001).access(path, os.R_OK)
-    assert client.get_quota(folder) == {}
     assert client.info(path)["Length"] == 7
     assert client.statvfs()["inodes"] > 0
     assert json.dumps(client.status())
+
+
+def test_quotas(client, folder):
+    inner = f"{folder}/limited"
+    assert client.get_quota(folder) == {} == client.get_quota("uid:1001")
+    with pytest.raises(OSError) as raised:
+        client.set_quota(folder)
+    assert raised.value.errno == errno.EINVAL
+    quota = client.set_quota(inner, capacity=1 << 20, inodes=3, create=True)[inner]
+    assert quota == {"MaxSpace": 1 << 20, "MaxInodes": 3, "UsedSpace": 0, "UsedInodes": 0}
+    for name in ("a", "b"):
+        with client.open(f"{inner}/{name}", "wb") as file:
+            file.write(b"x" * 5000)
+    client.mkdir(f"{inner}/c")
+    with pytest.raises(OSError) as raised:
+        client.mkdir(f"{inner}/d")
+    assert raised.value.errno == errno.EDQUOT
+    checked = client.check_quota(inner, strict=True)[inner]
+    assert (checked["UsedSpace"], checked["UsedInodes"]) == (2 * 8192 + 4096, 3)
+    # 0 keeps a limit.
+    assert client.set_quota(inner, inodes=10)[inner]["MaxSpace"] == 1 << 20
+    assert client.list_quota()[inner]["MaxInodes"] == 10
+    user = client.as_user(uid=1001)
+    for forbidden in (user.list_quota, lambda: user.del_quota(inner), lambda: user.get_quota("uid:7")):
+        with pytest.raises(PermissionError):
+            forbidden()
+    assert user.get_quota(inner)[inner]["MaxInodes"] == 10
+    client.del_quota(inner)
+    assert client.get_quota(inner) == {} and inner not in client.list_quota()
+    with pytest.raises(ValueError):
+        client.get_quota("uid:x")
 
 
 def test_concat_and_warmup(client, folder):

@@ -76,7 +76,7 @@ contract! {
     trees:
         trees_are_cloned_counted_and_removed
         removed_files_are_in_the_trash
-        a_quota_is_shown;
+        quotas_are_set_checked_and_removed;
     users:
         the_matrix_of_users
         root_without_privileges

@@ -1,6 +1,6 @@
 //! Whole trees, the trash and quotas.
 
-use sluice_fs::{Clone, FsError, RenameMode, User};
+use sluice_fs::{Clone, FsError, QuotaLimits, QuotaName, QuotaOwner, RenameMode, User};
 
 use crate::rig::{Rig, fails, get, put};
 
@@ -65,18 +65,29 @@ pub(crate) fn removed_files_are_in_the_trash(rig: &Rig) {
     fails(fs.create(format!("{hour}/new")), FsError::NotFound);
 }
 
-pub(crate) fn a_quota_is_shown(rig: &Rig) {
+pub(crate) fn quotas_are_set_checked_and_removed(rig: &Rig) {
     grow(rig);
-    let fs = rig.root();
-    assert_eq!(fs.quota("/t").unwrap(), None);
-    let dir = fs.stat("/t").unwrap().ino;
-    let meta = rig.volume.vfs().meta();
-    let key = sluice_meta::schema::QuotaKey::Dir(dir);
-    let limits = sluice_meta::ops::quota::SetLimits { key, max_space: Some(1 << 20), max_inodes: Some(6) };
-    meta.run(limits, &sluice_vfs::Interrupt::never()).unwrap();
-    let quota = fs.quota("/t").unwrap().unwrap();
-    assert_eq!((quota.max_space, quota.max_inodes), (1 << 20, 6));
-    let bob = rig.volume.fs(&User::new(1001, 101));
+    let (fs, bob) = (rig.root(), rig.volume.fs(&User::new(1001, 101)));
+    let dir = QuotaOwner::Directory(b"/t");
+    assert_eq!(fs.quota(dir).unwrap(), None);
+    let limits = QuotaLimits { space: Some(1 << 20), inodes: Some(5) };
+    fails(bob.set_quota(dir, limits, false), FsError::Perm);
+    fails(fs.set_quota(dir, QuotaLimits::default(), false), FsError::Invalid);
+    fails(fs.set_quota(QuotaOwner::Directory(b"/t/f"), limits, false), FsError::NotDir);
+    fails(fs.check_quota(dir, false, false), FsError::NoData);
+    let set = fs.set_quota(dir, limits, false).unwrap();
+    assert_eq!((set.quota.max_space, set.quota.max_inodes, set.quota.used_inodes), (1 << 20, 5, 5));
+    assert_eq!(fs.quota(dir).unwrap(), Some(set.quota));
+    fails(fs.mkdir("/t/full", 0o755), FsError::Quota);
+    assert_eq!(fs.check_quota(dir, false, true).unwrap().difference(), (0, 0));
+    assert_eq!(fs.quotas().unwrap(), vec![(QuotaName::Directory(b"/t".to_vec()), set.quota)]);
+    fails(bob.quotas(), FsError::Perm);
+    fails(bob.quota(QuotaOwner::User(1002)), FsError::Perm);
+    assert_eq!(bob.quota(QuotaOwner::User(1001)).unwrap(), None);
+    assert_eq!(bob.quota(QuotaOwner::Group(101)).unwrap(), None);
     fs.set_mode("/t", 0o700).unwrap();
-    fails(bob.quota("/t/a"), FsError::Access);
+    fails(bob.quota(QuotaOwner::Directory(b"/t/a")), FsError::Access);
+    fails(bob.remove_quota(dir), FsError::Perm);
+    assert!(fs.remove_quota(dir).unwrap() && !fs.remove_quota(dir).unwrap());
+    fs.mkdir("/t/room", 0o755).unwrap();
 }

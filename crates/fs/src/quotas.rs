@@ -1,0 +1,171 @@
+//! Quotas of directories, users and groups.
+
+use sluice_types::{FsError, FsResult};
+use sluice_vfs::{Counting, Interrupt, OpKind, Quota, QuotaKey, QuotaSet, QuotaUsage, SetLimits};
+
+use crate::{error::Result, fs::Fs};
+
+/// Whose quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QuotaOwner<'a> {
+    /// A directory, by its path.
+    Directory(&'a [u8]),
+    /// A user, by its number.
+    User(u32),
+    /// A group, by its number.
+    Group(u32),
+}
+
+/// Whose quota, as [`Fs::quotas`] names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum QuotaName {
+    /// A directory, by its path.
+    Directory(Vec<u8>),
+    /// A user, by its number.
+    User(u32),
+    /// A group, by its number.
+    Group(u32),
+}
+
+/// Limits to set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QuotaLimits {
+    /// Bytes; 0 for no limit, `None` to keep what is set.
+    pub space: Option<u64>,
+    /// Inodes; 0 for no limit, `None` to keep what is set.
+    pub inodes: Option<u64>,
+}
+
+impl Fs {
+    /// A quota, if there is one. A directory counts only what it has itself.
+    ///
+    /// # Errors
+    /// [`FsError::Perm`] for the quota of another user, or of a group to which the user does not
+    /// belong, unless the user is a superuser.
+    pub fn quota(&self, owner: QuotaOwner<'_>) -> Result<Option<Quota>> {
+        self.on_quota(OpKind::GetAttr, owner, |interrupt, key| {
+            let own = match key {
+                QuotaKey::Dir(_) => true,
+                QuotaKey::User(uid) => self.caller().uid == uid,
+                QuotaKey::Group(gid) => self.caller().in_group(gid),
+            };
+            if !own {
+                self.superuser_only()?;
+            }
+            self.vfs().meta().quota(key, interrupt)
+        })
+    }
+
+    /// The quotas that have a limit. Directories that are gone or that are not part of this view
+    /// have no path, and are left out.
+    ///
+    /// # Errors
+    /// [`FsError::Perm`] unless the user is a superuser.
+    pub fn quotas(&self) -> Result<Vec<(QuotaName, Quota)>> {
+        let all = self.run(OpKind::GetAttr, b"", |interrupt, _| {
+            self.superuser_only()?;
+            self.vfs().meta().quotas(interrupt)
+        })?;
+        let limited = all.into_iter().filter(|(_, quota)| quota.max_space != -1 || quota.max_inodes != -1);
+        let mut named = Vec::new();
+        for (key, quota) in limited {
+            let name = match key {
+                QuotaKey::User(uid) => QuotaName::User(uid),
+                QuotaKey::Group(gid) => QuotaName::Group(gid),
+                QuotaKey::Dir(dir) => match self.path_of(dir) {
+                    Ok(path) => QuotaName::Directory(path),
+                    Err(error) if error.error == FsError::NotFound => continue,
+                    Err(error) => return Err(error),
+                },
+            };
+            named.push((name, quota));
+        }
+        Ok(named)
+    }
+
+    /// Sets limits. The first limits of a directory count what it holds: entry by entry if
+    /// `strict`, else by the statistics of directories. If other clients have the volume open, this
+    /// takes two of their heartbeats.
+    ///
+    /// # Errors
+    /// [`FsError::Perm`] unless the user is a superuser, [`FsError::Invalid`] without a limit and
+    /// for the user 0, [`FsError::NotDir`] if the path does not lead to a directory.
+    pub fn set_quota(&self, owner: QuotaOwner<'_>, limits: QuotaLimits, strict: bool) -> Result<QuotaSet> {
+        self.on_quota(OpKind::SetAttr, owner, |interrupt, key| {
+            self.superuser_only()?;
+            let limit = |limit: Option<u64>| limit.map(i64::try_from).transpose();
+            let (Ok(max_space), Ok(max_inodes)) = (limit(limits.space), limit(limits.inodes)) else {
+                return Err(FsError::Invalid);
+            };
+            if key == QuotaKey::User(0) || (max_space, max_inodes) == (None, None) {
+                return Err(FsError::Invalid);
+            }
+            let limits = SetLimits { key, max_space, max_inodes };
+            self.vfs().meta().set_quota(limits, &counting(strict, interrupt), &|_| {})
+        })
+    }
+
+    /// Removes limits. Returns whether there were any.
+    ///
+    /// # Errors
+    /// [`FsError::Perm`] unless the user is a superuser.
+    pub fn remove_quota(&self, owner: QuotaOwner<'_>) -> Result<bool> {
+        self.on_quota(OpKind::SetAttr, owner, |interrupt, key| {
+            self.superuser_only()?;
+            self.vfs().meta().delete_quota(key, interrupt)
+        })
+    }
+
+    /// Counts again what a quota limits. If `repair`, a wrong record is corrected; the answer still
+    /// has the record as it was.
+    ///
+    /// # Errors
+    /// [`FsError::Perm`] unless the user is a superuser, [`FsError::NoData`] if there is no such
+    /// quota.
+    pub fn check_quota(&self, owner: QuotaOwner<'_>, repair: bool, strict: bool) -> Result<QuotaUsage> {
+        self.on_quota(OpKind::GetAttr, owner, |interrupt, key| {
+            self.superuser_only()?;
+            let (meta, counting) = (self.vfs().meta(), counting(strict, interrupt));
+            let usage = match key {
+                QuotaKey::Dir(dir) => meta.compare_tree(dir, &counting)?,
+                QuotaKey::User(_) | QuotaKey::Group(_) => {
+                    let owners = meta.compare_owners(&counting)?;
+                    owners.into_iter().find(|usage| usage.key == key).ok_or(FsError::NoData)?
+                }
+            };
+            if repair && usage.difference() != (0, 0) {
+                match key {
+                    QuotaKey::Dir(dir) => meta.settle_tree(dir, &counting)?,
+                    QuotaKey::User(_) | QuotaKey::Group(_) => meta.settle_owners(&counting)?,
+                };
+            }
+            Ok(usage)
+        })
+    }
+
+    fn on_quota<T>(
+        &self,
+        kind: OpKind,
+        owner: QuotaOwner<'_>,
+        call: impl FnOnce(&Interrupt, QuotaKey) -> FsResult<T>,
+    ) -> Result<T> {
+        match owner {
+            QuotaOwner::User(uid) => self.run(kind, b"", |interrupt, _| call(interrupt, QuotaKey::User(uid))),
+            QuotaOwner::Group(gid) => {
+                self.run(kind, b"", |interrupt, _| call(interrupt, QuotaKey::Group(gid)))
+            }
+            QuotaOwner::Directory(path) => self.run(kind, path, |interrupt, path| {
+                let (dir, _) = self.existing(interrupt, path, true)?;
+                call(interrupt, QuotaKey::Dir(dir))
+            }),
+        }
+    }
+
+    fn superuser_only(&self) -> FsResult<()> {
+        if self.caller().is_privileged() { Ok(()) } else { Err(FsError::Perm) }
+    }
+}
+
+fn counting(strict: bool, interrupt: &Interrupt) -> Counting<'_> {
+    Counting { strict, interrupt, progress: &|_| {} }
+}

@@ -44,8 +44,8 @@ pub(crate) fn start(log: &Path) -> Result<ExitCode> {
         .stderr(file)
         .spawn()
         .context("cannot start a process in the background")?;
-    let patience = patience();
-    match first_word(&mut child, patience) {
+    let timeout = timeout();
+    match first_word(&mut child, timeout) {
         Some(word) if word.0 == READY => Ok(ExitCode::SUCCESS),
         Some((line, rest)) => {
             let status = child.wait()?;
@@ -63,7 +63,7 @@ pub(crate) fn start(log: &Path) -> Result<ExitCode> {
             bail!(
                 "not ready within {} s, so it was ended; see {}, or stay in the foreground (without -d). \
                  JFS_MOUNT_TIMEOUT sets the seconds",
-                patience.as_secs(),
+                timeout.as_secs(),
                 log.display()
             )
         }
@@ -71,7 +71,7 @@ pub(crate) fn start(log: &Path) -> Result<ExitCode> {
 }
 
 /// How long a mount may take to be ready.
-pub(crate) fn patience() -> Duration {
+pub(crate) fn timeout() -> Duration {
     let seconds = env::var("JFS_MOUNT_TIMEOUT").ok().and_then(|text| text.parse().ok());
     Duration::from_secs(seconds.unwrap_or(TIMEOUT))
 }
@@ -82,7 +82,7 @@ pub(crate) fn no_child(command: &mut Command) {
 }
 
 /// The first line of output. If that is no success, also the rest.
-fn first_word(child: &mut Child, patience: Duration) -> Option<(String, String)> {
+fn first_word(child: &mut Child, timeout: Duration) -> Option<(String, String)> {
     let mut output = BufReader::new(child.stdout.take()?);
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
@@ -94,7 +94,7 @@ fn first_word(child: &mut Child, patience: Duration) -> Option<(String, String)>
         }
         let _ = sender.send((line, rest));
     });
-    receiver.recv_timeout(patience).ok()
+    receiver.recv_timeout(timeout).ok()
 }
 
 /// In the background: leaves the terminal's session. Elsewhere nothing.

@@ -36,7 +36,7 @@ const TRIES: u16 = 100;
 /// Most connections at once.
 const CONNECTIONS: usize = 16;
 /// How long one may take to send a request.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection may last; Prometheus then makes another.
 const CONNECTION: Duration = Duration::from_mins(10);
 /// The text format of Prometheus.
@@ -180,7 +180,7 @@ async fn accept(listener: TcpListener, vfs: Weak<Vfs>, labels: Arc<[(String, Str
         tokio::spawn(async move {
             let served = http1::Builder::new()
                 .timer(TokioTimer::new())
-                .header_read_timeout(PATIENCE)
+                .header_read_timeout(TIMEOUT)
                 .serve_connection(TokioIo::new(stream), answer);
             // Who asks may close the connection at any time.
             let _ = timeout(CONNECTION, served).await;

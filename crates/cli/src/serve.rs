@@ -291,8 +291,8 @@ fn end(receiver: &Receiver<End>, handle: &SessionHandle, vfs: &Arc<Vfs>, socket:
     loop {
         match receiver.recv() {
             Err(_) => return,
-            Ok(End::HandOver(patience)) => {
-                let why = hand_over(patience, handle, vfs);
+            Ok(End::HandOver(timeout)) => {
+                let why = hand_over(timeout, handle, vfs);
                 tracing::error!("cannot hand over: {why:#}");
                 let _ = socket.send(
                     &Message::Refused(format!("the former mount process cannot hand over: {why:#}")),
@@ -348,8 +348,8 @@ fn end(receiver: &Receiver<End>, handle: &SessionHandle, vfs: &Arc<Vfs>, socket:
 
 /// Stores everything and ends this process without unmounting; returns only if that cannot be, with
 /// the reason.
-fn hand_over(patience: Duration, handle: &SessionHandle, vfs: &Arc<Vfs>) -> anyhow::Error {
-    let deadline = Instant::now() + patience;
+fn hand_over(timeout: Duration, handle: &SessionHandle, vfs: &Arc<Vfs>) -> anyhow::Error {
+    let deadline = Instant::now() + timeout;
     let flush = |vfs: &Arc<Vfs>| {
         let vfs = Arc::clone(vfs);
         within(deadline, move || Ok(vfs.data().flush_all()?))

@@ -11,7 +11,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use sluice_testkit::fuse::no_fuse;
-use support::{PATIENCE, Volume, ends_well, fails, sluice, until};
+use support::{TIMEOUT, Volume, ends_well, fails, sluice, until};
 
 /// A console that runs, and ends with the test.
 struct Console {
@@ -44,7 +44,7 @@ impl Console {
 
     fn get(&self, path: &str, header: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).expect("connected");
-        stream.set_read_timeout(Some(PATIENCE)).expect("set");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("set");
         let host = &self.address;
         write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{header}\r\n")
             .expect("sent");

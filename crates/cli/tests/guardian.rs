@@ -13,7 +13,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 use sluice_testkit::fuse::no_fuse;
-use support::{PATIENCE, Volume, ends_well, is_dead, kill, mounted, ok, server, sluice, until};
+use support::{TIMEOUT, Volume, ends_well, is_dead, kill, mounted, ok, server, sluice, until};
 
 /// Mounts again where `point` is mounted.
 fn again(volume: &Volume, point: &Path, options: &[&str]) -> std::process::Output {
@@ -21,7 +21,7 @@ fn again(volume: &Volume, point: &Path, options: &[&str]) -> std::process::Outpu
     command.arg("mount").args(volume.flags()).args(options).arg(&volume.meta).arg(point);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     // One that is stacked on what is there would stay until somebody unmounts it.
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while child.try_wait().expect("a child").is_none() {
         if Instant::now() > deadline {
             kill_process(Pid::from_child(&child), Signal::TERM).expect("told to end");

@@ -6,7 +6,7 @@ use std::{fs, io::Read, process::Stdio, time::Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use sluice_testkit::fuse::no_fuse;
-use support::{PATIENCE, Volume, fails, ok, sluice};
+use support::{TIMEOUT, Volume, fails, ok, sluice};
 
 #[test]
 fn stats_shows_what_happens() {
@@ -59,7 +59,7 @@ fn profile_sums_up_a_mount_and_a_log() {
     let mut out = child.stdout.take().expect("piped");
     let (mut shown, mut buffer, begun, mut n) = (String::new(), [0; 4096], Instant::now(), 0);
     while !shown.contains("mkdir ") {
-        assert!(begun.elapsed() < PATIENCE, "{shown}");
+        assert!(begun.elapsed() < TIMEOUT, "{shown}");
         fs::create_dir(point.join(format!("dir{n}"))).expect("made");
         n += 1;
         let read = out.read(&mut buffer).expect("read");

@@ -36,7 +36,7 @@ use crate::{
 /// Most connections at once.
 const CONNECTIONS: usize = 128;
 /// How long one may take to send the head of a request, or be idle.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a connection may last; browsers then make another.
 const CONNECTION: Duration = Duration::from_mins(10);
 /// Most bytes of the head of a request.
@@ -96,7 +96,7 @@ pub(crate) async fn accept(listener: TcpListener, served: Arc<Served>) {
             });
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
-                .header_read_timeout(PATIENCE)
+                .header_read_timeout(TIMEOUT)
                 .max_buf_size(HEAD)
                 .max_headers(HEADERS)
                 .serve_connection(TokioIo::new(stream), answer);

@@ -22,7 +22,7 @@ use sluice_meta::{
 use sluice_types::{Caller, Clock, FileType, Ino, Name, SystemClock};
 
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 const TOKEN: &str = "the-token-of-the-api";
 
 /// Settings with a secret wherever one may be.
@@ -33,7 +33,7 @@ const SECRETS: &str = r#"{"Name":"vault","UUID":"u","Storage":"s3","Bucket":"htt
 fn volume_in(engine: &Arc<MemEngine>) -> Volume {
     let engine = Arc::clone(engine) as Arc<dyn Engine>;
     let open = move || {
-        let options = Options { read_only: true, patience: Duration::from_secs(1), ..Options::default() };
+        let options = Options { read_only: true, timeout: Duration::from_secs(1), ..Options::default() };
         let meta = Meta::open(Arc::clone(&engine), options).map_err(|error| error.to_string())?;
         Ok(Opened { engine: Arc::clone(&engine), meta })
     };
@@ -98,7 +98,7 @@ impl Running {
     /// Sends bytes on a connection of its own, and reads until the console closes it.
     fn raw(&self, bytes: &[u8]) -> Answer {
         let mut stream = TcpStream::connect(self.address()).expect("connected");
-        stream.set_read_timeout(Some(PATIENCE)).expect("set");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("set");
         // What is refused may be answered before all of it was sent.
         let _ = stream.write_all(bytes);
         let mut answer = Vec::new();
@@ -130,7 +130,7 @@ impl Running {
 
     /// Waits until an answer of the API is as wanted.
     fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let found = self.json(path);
             if wanted(&found) {
@@ -309,7 +309,7 @@ fn strangers_who_only_connect_keep_nobody_out() {
         format!("GET /api/v1/overview HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n");
     // Somebody who is known keeps a connection.
     let mut known = TcpStream::connect(running.address()).expect("connected");
-    known.set_read_timeout(Some(PATIENCE)).expect("set");
+    known.set_read_timeout(Some(TIMEOUT)).expect("set");
     let mut answered = || {
         known.write_all(request.as_bytes()).expect("the connection goes on");
         let mut answer = vec![0; 1 << 16];
@@ -334,7 +334,7 @@ fn strangers_who_only_connect_keep_nobody_out() {
     // Far below what waiting for the time-outs of strangers would take.
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
     let first = &mut strangers[0];
-    first.set_read_timeout(Some(PATIENCE)).expect("set");
+    first.set_read_timeout(Some(TIMEOUT)).expect("set");
     assert!(matches!(first.read(&mut [0; 64]), Ok(0) | Err(_)), "the oldest stranger had to go");
 }
 

@@ -111,9 +111,9 @@ fn read(data: &DataStore, ino: Ino, size: u64, piece: u64) -> FsResult<()> {
     Ok(())
 }
 
-fn read_random(data: &DataStore, ino: Ino, size: u64, patience: Duration) -> FsResult<u64> {
+fn read_random(data: &DataStore, ino: Ino, size: u64, timeout: Duration) -> FsResult<u64> {
     let (reader, mut rng, started, mut count) = (data.reader(ino), Rng::seeded(1), Instant::now(), 0);
-    while started.elapsed() < patience {
+    while started.elapsed() < timeout {
         std::hint::black_box(reader.read(rng.below(size / 4096) * 4096, 4096, size, &Interrupt::never())?);
         count += 1;
     }

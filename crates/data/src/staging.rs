@@ -320,8 +320,8 @@ impl Staging {
     }
 
     /// Uploads all staged blocks at once and waits for that. Returns how many blocks are left.
-    pub(crate) fn drain(&self, patience: Duration) -> u64 {
-        let until = Instant::now() + patience;
+    pub(crate) fn drain(&self, timeout: Duration) -> u64 {
+        let until = Instant::now() + timeout;
         let mut state = self.state.lock();
         state.hurry = true;
         self.queued.notify_one();

@@ -13,7 +13,7 @@ use self::server::{Server, Started};
 pub use self::{engine::Engine, point::mounted, wait::until};
 pub(crate) use self::{
     point::{dead, take_away},
-    wait::PATIENCE,
+    wait::TIMEOUT,
 };
 use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -305,7 +305,7 @@ impl Volume {
             .process_group(0)
             .spawn()?;
         let mut died = None;
-        until("mount", PATIENCE, || {
+        until("mount", TIMEOUT, || {
             died = process.try_wait().ok().flatten();
             died.is_some() || mounted(&point) && !dead(&point)
         })?;
@@ -341,7 +341,7 @@ impl Volume {
                 gone?;
             }
             let mut status = None;
-            until("the mount's process to end", PATIENCE, || {
+            until("the mount's process to end", TIMEOUT, || {
                 status = mount.process.try_wait().ok().flatten();
                 status.is_some()
             })?;
@@ -441,12 +441,12 @@ impl Mount {
             self.kill();
         }
         let mut status = None;
-        until("the mount's process to end", PATIENCE, || {
+        until("the mount's process to end", TIMEOUT, || {
             status = self.process.try_wait().ok().flatten();
             status.is_some()
         })?;
         ensure!(kill || status.is_some_and(|status| status.success()), "the mount ended with {status:?}");
-        until("the mount point to be free or dead", PATIENCE, || {
+        until("the mount point to be free or dead", TIMEOUT, || {
             !mounted(&self.point) || kill && dead(&self.point)
         })
     }

@@ -22,7 +22,7 @@ use sluice_vfs::{
 use crate::store::FaultyStore;
 
 /// How long clients wait for a dead engine or store unless the test says otherwise.
-const PATIENCE: Duration = Duration::from_mins(2);
+const TIMEOUT: Duration = Duration::from_mins(2);
 /// Seconds between two heartbeats; after five of them a session is dead.
 pub const HEARTBEAT: Duration = Duration::from_secs(12);
 
@@ -52,7 +52,7 @@ pub struct Client {
 #[derive(Clone, Debug)]
 pub struct Mount {
     /// How long a dead engine is waited for.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// The data path.
     pub data: DataConfig,
 }
@@ -65,10 +65,10 @@ impl Default for Mount {
             flush_age: Duration::from_hours(1),
             flush_idle: Duration::from_hours(1),
             auto_compact: false,
-            give_up: PATIENCE,
+            give_up: TIMEOUT,
             ..DataConfig::default()
         };
-        Self { patience: PATIENCE, data }
+        Self { timeout: TIMEOUT, data }
     }
 }
 
@@ -113,7 +113,7 @@ impl Volume {
     pub fn mount_with(&self, url: &str, mount: &Mount) -> Client {
         let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
         let options = Options {
-            patience: mount.patience,
+            timeout: mount.timeout,
             heartbeat: HEARTBEAT,
             clock: Arc::clone(&clock),
             ..Options::default()
@@ -146,7 +146,7 @@ impl Volume {
     /// The object store with the layers that a mount puts before it.
     fn objects(&self) -> Arc<dyn ObjectStore> {
         let policy = RetryPolicy {
-            give_up: PATIENCE,
+            give_up: TIMEOUT,
             get_timeout: Duration::from_millis(200),
             put_timeout: Duration::from_millis(200),
             first_pause: Duration::from_millis(10),

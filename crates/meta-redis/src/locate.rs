@@ -125,10 +125,10 @@ impl Finder {
 /// delay the result only for a short time.
 fn ask_sentinels(dialer: &Dialer, sentinels: &[Address], group: &str) -> Result<Address, EngineError> {
     let mut reasons = Vec::new();
-    for patience in [dialer.config.dial_timeout / SILENT, dialer.config.dial_timeout] {
+    for timeout in [dialer.config.dial_timeout / SILENT, dialer.config.dial_timeout] {
         let said: Vec<_> = thread::scope(|scope| {
             let ask = |who| {
-                let ask = move || ask_sentinel(dialer, who, group, patience);
+                let ask = move || ask_sentinel(dialer, who, group, timeout);
                 thread::Builder::new().spawn_scoped(scope, ask)
             };
             let asked: Vec<_> = sentinels.iter().map(ask).collect();
@@ -156,7 +156,7 @@ fn ask_sentinel(
     dialer: &Dialer,
     sentinel: &Address,
     group: &str,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<(u64, Address), String> {
     let mut pipeline = Pipeline::default();
     if let Some(password) = &dialer.config.sentinel_password {
@@ -164,7 +164,7 @@ fn ask_sentinel(
     }
     pipeline.command("SENTINEL").extend([&b"get-master-addr-by-name"[..], group.as_bytes()]);
     pipeline.command("SENTINEL").extend([&b"master"[..], group.as_bytes()]);
-    let mut answers = dialer.talk(sentinel, &pipeline, patience)?;
+    let mut answers = dialer.talk(sentinel, &pipeline, timeout)?;
     let said: Option<HashMap<String, String>> = answers.pop().and_then(|said| from_redis_value(said).ok());
     let epoch = said.as_ref().and_then(|said| said.get("config-epoch")?.parse().ok());
     match answers.pop().unwrap_or(Value::Nil) {

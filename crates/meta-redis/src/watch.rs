@@ -148,9 +148,9 @@ impl Listener {
         loop {
             let Some(conn) = &mut self.conn else { return Err(io::ErrorKind::NotConnected.into()) };
             let now = Instant::now();
-            let patience = self.pool.config().read_timeout;
+            let read_timeout = self.pool.config().read_timeout;
             match self.asked {
-                Some(asked) if now - asked > patience => return Err(io::ErrorKind::TimedOut.into()),
+                Some(asked) if now - asked > read_timeout => return Err(io::ErrorKind::TimedOut.into()),
                 None if now - self.heard > PING_AFTER => {
                     let mut ping = Pipeline::default();
                     ping.command("PING");
@@ -160,7 +160,7 @@ impl Listener {
                 _ => {}
             }
             let left = until.saturating_duration_since(now);
-            if !conn.wire.wait(left.min(PING_AFTER).min(patience))? {
+            if !conn.wire.wait(left.min(PING_AFTER).min(read_timeout))? {
                 if now >= until {
                     return Ok(None);
                 }

@@ -19,7 +19,7 @@ impl Meta {
     /// What lies in the trash. As many records are read as there are hours in it.
     pub fn trash_backlog(&self, interrupt: &Interrupt) -> FsResult<TrashBacklog> {
         let now = self.env().clock.now();
-        // An hour is over when it is removed, and the removal has an hour of patience.
+        // An hour is over when it is removed, and the removal may take another hour.
         let kept = (24 * self.env().format().trash_days + 2) * 3600;
         let mut backlog = TrashBacklog::default();
         self.each_page(Scan::Entries { dir: Ino::TRASH, nodes: false }, interrupt, |rows| {

@@ -44,7 +44,7 @@ use crate::{
 };
 
 /// How long a batch waits for an engine that does not answer.
-pub const PATIENCE: Duration = Duration::from_mins(5);
+pub const TIMEOUT: Duration = Duration::from_mins(5);
 /// Batches of reads under way at once.
 const READ_LANES: u16 = 4;
 
@@ -57,7 +57,7 @@ pub struct Batcher {
     numbers: Box<[Numbers]>,
     batch: usize,
     notices: Notices,
-    patience: Duration,
+    timeout: Duration,
     sched: Mutex<Sched>,
     /// Held while a lane finds out that others fenced this client, so that all lanes count
     /// that only once.
@@ -97,16 +97,16 @@ pub struct BatchStats {
 
 impl Batcher {
     /// A batcher that commits as `writer`, whose records must be registered (all at 0).
-    pub fn new(engine: Arc<dyn Engine>, env: Arc<Env>, writer: WriterId, patience: Duration) -> Self {
+    pub fn new(engine: Arc<dyn Engine>, env: Arc<Env>, writer: WriterId, timeout: Duration) -> Self {
         let lanes = engine.limits().lanes.max(1) as u16;
-        Self::with_lanes(engine, env, writer, patience, lanes)
+        Self::with_lanes(engine, env, writer, timeout, lanes)
     }
 
     /// A batcher of operations that only read: those of many threads share round trips. It counts
     /// them where `other` counts its own.
     pub(crate) fn of_reads(other: &Self) -> Self {
         let (engine, env) = (other.engine.clone(), other.env.clone());
-        let batcher = Self::with_lanes(engine, env, other.writer, other.patience, READ_LANES);
+        let batcher = Self::with_lanes(engine, env, other.writer, other.timeout, READ_LANES);
         Self { reads: true, counts: other.counts.clone(), ..batcher }
     }
 
@@ -114,7 +114,7 @@ impl Batcher {
         engine: Arc<dyn Engine>,
         env: Arc<Env>,
         writer: WriterId,
-        patience: Duration,
+        timeout: Duration,
         lanes: u16,
     ) -> Self {
         let limits = engine.limits();
@@ -125,7 +125,7 @@ impl Batcher {
             numbers: (0..lanes).map(|_| Numbers::default()).collect(),
             batch: limits.batch.max(1),
             notices: limits.notices,
-            patience,
+            timeout,
             sched: Mutex::new(Sched::new(lanes)),
             fence: Mutex::default(),
             commit_delay: CommitDelay::default(),
@@ -183,7 +183,7 @@ impl Batcher {
 
     fn submitter(&self, queued: usize, interrupt: &Interrupt) -> Arc<Submitter> {
         let now = wait::now();
-        let span = (now, now + self.patience);
+        let span = (now, now + self.timeout);
         Arc::new(Submitter::new(queued, interrupt.clone(), span, self.wakes.clone()))
     }
 

@@ -94,7 +94,7 @@ impl Meta {
     /// # Errors
     /// As [`Self::members`].
     pub fn members_version(&self, interrupt: &Interrupt) -> FsResult<u64> {
-        let found = self.patiently(interrupt, || self.engine.read(&[Read::Get(VERSION)]))?;
+        let found = self.retry(interrupt, || self.engine.read(&[Read::Get(VERSION)]))?;
         Ok(version_in(&found))
     }
 
@@ -102,7 +102,7 @@ impl Meta {
         let ask = |reads: &[Read], sids: &[u64]| {
             let sessions = sids.iter().map(|sid| Read::Get(Key::Session(*sid)));
             let reads: Vec<Read> = reads.iter().cloned().chain(sessions).collect();
-            self.patiently(interrupt, || self.engine.read(&reads))
+            self.retry(interrupt, || self.engine.read(&reads))
         };
         let list = Read::All(List::Extras(Extra::Member));
         let found = ask(&[list.clone(), Read::Get(VERSION)], &[])?;

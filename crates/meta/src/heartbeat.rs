@@ -47,7 +47,7 @@ impl Meta {
     /// sessions.
     pub fn beat(&self) -> FsResult<Result<(), Ended>> {
         let never = Interrupt::never();
-        let loaded = self.patiently(&never, || self.reload())?;
+        let loaded = self.retry(&never, || self.reload())?;
         let Some((format, cleaned)) = loaded else { return Ok(Err(Ended::Gone)) };
         if format.uuid != self.env.format().uuid {
             return Ok(Err(Ended::Replaced(format.uuid)));
@@ -125,7 +125,7 @@ impl Meta {
     /// Removes what dead sessions left: locks, sustained files, their records.
     fn clean_sessions(&self, now: i64) -> FsResult<()> {
         let never = Interrupt::never();
-        let rows = self.patiently(&never, || scan_all(self.engine.as_ref(), Scan::Sessions))?;
+        let rows = self.retry(&never, || scan_all(self.engine.as_ref(), Scan::Sessions))?;
         let (mut known, mut dead) = (FxHashSet::default(), Vec::new());
         for row in rows {
             if let Row::Session(sid, session) = row {
@@ -142,9 +142,9 @@ impl Meta {
             }
         }
         // Sessions that a JuiceFS client cleaned leave our own records behind.
-        let mut left = self.patiently(&never, || scan_all(self.engine.as_ref(), Scan::Writers))?;
+        let mut left = self.retry(&never, || scan_all(self.engine.as_ref(), Scan::Writers))?;
         let members = [Read::All(List::Extras(Extra::Member))];
-        if let Some(Found::Rows(members)) = self.patiently(&never, || self.engine.read(&members))?.pop() {
+        if let Some(Found::Rows(members)) = self.retry(&never, || self.engine.read(&members))?.pop() {
             left.extend(members);
         }
         for row in left {
@@ -161,7 +161,7 @@ impl Meta {
     /// Whether another client has the volume open, according to sessions that have not expired.
     pub fn has_others(&self, interrupt: &Interrupt) -> FsResult<bool> {
         let now = self.env.clock.now().sec;
-        let rows = self.patiently(interrupt, || scan_all(self.engine.as_ref(), Scan::Sessions))?;
+        let rows = self.retry(interrupt, || scan_all(self.engine.as_ref(), Scan::Sessions))?;
         let lives = |row: &Row| matches!(row, Row::Session(sid, session) if *sid != self.sid() && session.expire >= now);
         Ok(rows.iter().any(lives))
     }
@@ -200,7 +200,7 @@ impl Meta {
             let lists = [crate::engine::List::Lanes(self.sid()), crate::engine::List::Changes(self.sid())];
             let writes = lists.map(crate::engine::Write::Clear).to_vec();
             let commit = crate::engine::Commit { writes, ..Default::default() };
-            self.patiently(&Interrupt::never(), || self.engine.commit(&commit))?;
+            self.retry(&Interrupt::never(), || self.engine.commit(&commit))?;
         }
         self.sync()
     }

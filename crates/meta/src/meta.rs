@@ -52,8 +52,8 @@ impl Meta {
     /// that is opened only for reading has none.
     pub fn open(engine: Arc<dyn Engine>, options: Options) -> Result<Arc<Self>, OpenError> {
         // A client that resumes a session also waits for the engine. A new mount fails at once.
-        let patience = if options.resume.is_some() { options.patience } else { Duration::ZERO };
-        let until = wait::now() + patience;
+        let timeout = if options.resume.is_some() { options.timeout } else { Duration::ZERO };
+        let until = wait::now() + timeout;
         let format = retry(until, || Self::load_format(engine.as_ref()))?
             .ok_or(OpenError::NotFormatted(engine.name()))?;
         format.check()?;
@@ -80,7 +80,7 @@ impl Meta {
         env.record_cache = (options.record_cache || records > 0).then(|| RecordCache::new(records));
         env.starts_from_cache = options.record_cache;
         let env = Arc::new(env);
-        let batcher = Batcher::new(engine.clone(), env.clone(), sid, options.patience);
+        let batcher = Batcher::new(engine.clone(), env.clone(), sid, options.timeout);
         batcher.go_on(&start.numbers);
         let readers = Batcher::of_reads(&batcher);
         let waiters = Waiters::new(engine.clone(), batcher.counts().clone());
@@ -203,7 +203,7 @@ impl Meta {
             }
             let (reads, holds) = Want::split(wants);
             let moment = self.env.record_cache.as_ref().map_or(0, RecordCache::moment);
-            let (found, took) = self.patiently_timed(interrupt, || self.engine.read(&reads))?;
+            let (found, took) = self.retry_timed(interrupt, || self.engine.read(&reads))?;
             self.stats().reads.observe(took);
             *asked += took;
             if let Some(record_cache) = &self.env.record_cache {
@@ -212,7 +212,7 @@ impl Meta {
             batch.learn((reads, holds), found);
             let dangling = batch.dangling();
             if !dangling.is_empty() {
-                let found = self.patiently(interrupt, || self.engine.read(&dangling))?;
+                let found = self.retry(interrupt, || self.engine.read(&dangling))?;
                 if !batch.recheck_dangling(&found).is_empty() {
                     batch = Batch::new(&self.env);
                 }
@@ -220,24 +220,24 @@ impl Meta {
         }
     }
 
-    /// Asks the engine until it answers or patience ends. The request must be harmless if it is
-    /// repeated, because it is repeated when an answer is lost.
-    pub(crate) fn patiently<T>(
+    /// Asks the engine until it answers or the timeout is over. The request must be harmless if it
+    /// is repeated, because it is repeated when an answer is lost.
+    pub(crate) fn retry<T>(
         &self,
         interrupt: &Interrupt,
         ask: impl Fn() -> Result<T, EngineError>,
     ) -> FsResult<T> {
-        self.patiently_timed(interrupt, ask).map(|(answer, _)| answer)
+        self.retry_timed(interrupt, ask).map(|(answer, _)| answer)
     }
 
     /// The same. Also returns the time that it took.
-    fn patiently_timed<T>(
+    fn retry_timed<T>(
         &self,
         interrupt: &Interrupt,
         ask: impl Fn() -> Result<T, EngineError>,
     ) -> FsResult<(T, Duration)> {
         let begun = wait::now();
-        let until = begun + self.options.patience;
+        let until = begun + self.options.timeout;
         let mut pause = Duration::from_millis(10);
         loop {
             match ask() {
@@ -263,7 +263,7 @@ impl Meta {
     pub fn stored_usage(&self, interrupt: &Interrupt) -> FsResult<(i64, i64)> {
         let reads =
             [Counter::UsedSpace, Counter::TotalInodes].map(|counter| Read::Get(Key::Counter(counter)));
-        let found = self.patiently(interrupt, || self.engine.read(&reads))?;
+        let found = self.retry(interrupt, || self.engine.read(&reads))?;
         let mut values = found.into_iter().map(|found| match found {
             Found::Row(Some(Row::Counter(_, value))) => value,
             _ => 0,
@@ -303,7 +303,7 @@ impl Meta {
 
     /// Makes everything committed so far survive a power cut, as far as the engine can.
     pub fn sync(&self) -> FsResult<()> {
-        self.patiently(&Interrupt::never(), || self.engine.sync())
+        self.retry(&Interrupt::never(), || self.engine.sync())
     }
 
     /// Registers an open handle, before the trip that opens the file.
@@ -322,7 +322,7 @@ impl Meta {
     /// # Errors
     /// `EINTR` if the wait was interrupted, `EIO` if the engine does not answer for too long.
     pub fn await_removal(&self, ino: Ino, interrupt: &Interrupt) -> FsResult<()> {
-        self.env.opens.wait(ino, self.options.patience, interrupt)
+        self.env.opens.wait(ino, self.options.timeout, interrupt)
     }
 
     /// How many files this client deleted so far. Take it before the trip that reads what is to be

@@ -83,13 +83,13 @@ impl Opens {
         state.last_deletions.get(ino.0 as usize % CLASSES).is_some_and(|last| *last > deletions)
     }
 
-    /// Waits, no longer than `patience`, until no batch is about to destroy a file.
+    /// Waits, no longer than `timeout`, until no batch is about to destroy a file.
     ///
     /// # Errors
     /// `EINTR` if the wait was interrupted, `EIO` if it took too long.
-    pub(crate) fn wait(&self, ino: Ino, patience: Duration, interrupt: &Interrupt) -> FsResult<()> {
+    pub(crate) fn wait(&self, ino: Ino, timeout: Duration, interrupt: &Interrupt) -> FsResult<()> {
         let mut state = self.state.lock();
-        let until = wait::now() + patience;
+        let until = wait::now() + timeout;
         while state.pending_deletes.contains_key(&ino) {
             if interrupt.is_set() {
                 return Err(FsError::Interrupted);

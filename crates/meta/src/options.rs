@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use sluice_types::{Clock, SystemClock};
 
 use crate::{
-    batch::PATIENCE,
+    batch::TIMEOUT,
     effect_log::{EffectLog, Resumed},
     engine::EngineError,
     schema::{FormatError, SessionInfo},
@@ -41,7 +41,7 @@ pub struct Options {
     /// Time between two heartbeats.
     pub heartbeat: Duration,
     /// How long a dead engine is waited for before an operation fails with `EIO`.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// Whether changes may start from what this client saw last, and so save a trip. The commit
     /// compares it.
     pub record_cache: bool,
@@ -62,7 +62,7 @@ impl Default for Options {
             read_only: false,
             info: SessionInfo::default(),
             heartbeat: Duration::from_secs(12),
-            patience: PATIENCE,
+            timeout: TIMEOUT,
             record_cache: true,
             client_cache: None,
             effect_log: None,

@@ -26,7 +26,7 @@ impl Meta {
         limit: usize,
         interrupt: &Interrupt,
     ) -> FsResult<Page> {
-        processed_late(self.patiently(interrupt, || self.engine.scan(scan, from, limit)))
+        processed_late(self.retry(interrupt, || self.engine.scan(scan, from, limit)))
     }
 
     /// Remembers up to `most` entries of the root.

@@ -18,12 +18,12 @@ const AT_ONCE: u32 = 50;
 /// the same moment do not all try again at the same moment.
 const MOST_PAUSE: u64 = 200;
 
-/// Registers a new session with its writer records, and answers its id. Tries for as long as the
-/// patience of the options while other clients do the same.
-/// `logs` says whether the volume has a change log.
+/// Registers a new session with its writer records, and returns its id. Tries again until the
+/// timeout of the options while other clients do the same. `logs` says whether the volume has a
+/// change log.
 pub(crate) fn register(engine: &dyn Engine, options: &Options, logs: bool) -> Result<u64, EngineError> {
     let lanes = engine.limits().lanes.max(1) as u16;
-    let until = wait::now() + options.patience;
+    let until = wait::now() + options.timeout;
     let mut tries = 0;
     loop {
         let mut moment = Moment::default();

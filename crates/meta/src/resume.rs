@@ -90,7 +90,7 @@ fn take_up(
     past: &Resumed,
     effect_log: Option<&dyn EffectLog>,
 ) -> Result<Option<Taken>, EngineError> {
-    let until = wait::now() + options.patience;
+    let until = wait::now() + options.timeout;
     // Whoever found it expired would bury it between the lanes.
     if !retry(until, || renew(engine, options, past.sid))? {
         return Ok(None);
@@ -172,7 +172,7 @@ fn fence(
     }
 }
 
-/// Asks until the engine answers, or patience ends.
+/// Asks until the engine answers, or the timeout is over.
 pub(crate) fn retry<T>(
     until: Instant,
     mut ask: impl FnMut() -> Result<T, EngineError>,

@@ -32,17 +32,17 @@ impl Meta {
         }
         let mut excess = 0;
         if most > 0 {
-            let count = self.patiently(interrupt, || log.count())?;
+            let count = self.retry(interrupt, || log.count())?;
             excess = count.saturating_sub(most as u64) as usize;
         }
         let is_old = |line: &LogLine| age > 0 && made(line).is_some_and(|made| made < now - age);
         // After this turn another client may count the excess and remove it, too.
         while !interrupt.is_set() && self.env.clock.now().sec < now + INTERVAL {
-            let lines = self.patiently(interrupt, || log.lines(0, PAGE))?;
+            let lines = self.retry(interrupt, || log.lines(0, PAGE))?;
             let old = lines.iter().take_while(|line| is_old(line)).count();
             let gone = old.max(excess.min(lines.len()));
             let Some(last) = gone.checked_sub(1) else { break };
-            self.patiently(interrupt, || log.trim(lines[last].number))?;
+            self.retry(interrupt, || log.trim(lines[last].number))?;
             excess = excess.saturating_sub(gone);
             if gone < lines.len() {
                 break;

@@ -30,7 +30,7 @@ fn config(server: &S3) -> StoreConfig {
     }
 }
 
-fn impatient(server: &S3) -> StoreConfig {
+fn with_short_timeouts(server: &S3) -> StoreConfig {
     let millis = Duration::from_millis;
     let retry = RetryPolicy {
         give_up: millis(2000),
@@ -185,8 +185,8 @@ async fn every_passing_fault_is_survived() {
 async fn a_body_cut_short_is_never_handed_on() {
     let server = S3::start().await;
     // A busy machine may take longer than who gives up soon waits.
-    let (store, patient) = (open(&impatient(&server)).unwrap(), open(&config(&server)).unwrap());
-    patient.put("k", block(9)).await.unwrap();
+    let (store, steady) = (open(&with_short_timeouts(&server)).unwrap(), open(&config(&server)).unwrap());
+    steady.put("k", block(9)).await.unwrap();
     for _ in 0..1000 {
         server.inject("GET", Fault::Truncate);
     }
@@ -197,14 +197,14 @@ async fn a_body_cut_short_is_never_handed_on() {
     server.heal();
     // An answer that is short in itself is found out by the caller's range.
     server.inject("GET", Fault::Shorten);
-    assert!(patient.get("k", Some(10..2_000_000)).await.unwrap() == block(9)[10..2_000_000]);
+    assert!(steady.get("k", Some(10..2_000_000)).await.unwrap() == block(9)[10..2_000_000]);
     assert_eq!(server.pending(), 0);
 }
 
 #[tokio::test]
 async fn silence_ends_at_the_deadline_and_says_so() {
     let server = S3::start().await;
-    let store = open(&impatient(&server)).unwrap();
+    let store = open(&with_short_timeouts(&server)).unwrap();
     store.put("k", Bytes::from_static(b"body")).await.unwrap();
     server.inject("GET", Fault::Stall);
     assert_eq!(store.get("k", None).await.unwrap(), "body", "one silent try is not the end");
@@ -259,7 +259,7 @@ async fn a_wrong_configuration_is_told_at_once() {
         (StoreConfig { bucket: server.url("nowhere"), ..config(&server) }, "no such bucket"),
         (StoreConfig { secret_key: "wrong".into(), ..config(&server) }, "check the access key"),
         (StoreConfig { access_key: "AKIANOBODY".into(), ..config(&server) }, "check the access key"),
-        (StoreConfig { bucket: "http://127.0.0.1:1/data".into(), ..impatient(&server) }, "refused"),
+        (StoreConfig { bucket: "http://127.0.0.1:1/data".into(), ..with_short_timeouts(&server) }, "refused"),
     ];
     for (config, advice) in wrong {
         let store = open(&config).unwrap();

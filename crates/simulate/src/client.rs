@@ -16,7 +16,7 @@ use sluice_types::{FsError, FsResult, Ino};
 use crate::{
     act::{Act, Done, Marked},
     choose::Scene,
-    engine::{PATIENCE, SimEngine},
+    engine::{SimEngine, TIMEOUT},
     history::Moment,
     locks::{Beliefs, LockRequest, on_record},
     names::Asked,
@@ -63,7 +63,7 @@ impl Client {
             record_cache: plan.record_cache,
             client_cache: plan.cache.then(ClientCache::default),
             clock: Arc::new(WorldClock(Arc::clone(world))),
-            patience: PATIENCE,
+            timeout: TIMEOUT,
             ..Options::default()
         };
         let meta = Meta::open(Arc::new(SimEngine::new(Arc::clone(world), at)), options)?;

@@ -23,7 +23,7 @@ const WAY: Duration = Duration::from_micros(50);
 const SILENCE: Duration = Duration::from_millis(2);
 /// How long a client waits for a dead engine: longer than any outage lasts. Whoever waits for such
 /// a client asks again and again, and what a dead one waits for never comes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The engine as one client sees it.
 #[derive(Clone)]
@@ -179,8 +179,8 @@ impl Watch for SimWatch {
             if !notice.is_empty() || left.is_zero() {
                 return Ok(notice);
             }
-            let patience = [Duration::from_micros(200), Duration::from_millis(2), timeout];
-            world.sched.pass(left.min(patience[world.sched.below(3) as usize]));
+            let waits = [Duration::from_micros(200), Duration::from_millis(2), timeout];
+            world.sched.pass(left.min(waits[world.sched.below(3) as usize]));
         }
     }
 }

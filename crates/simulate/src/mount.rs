@@ -28,7 +28,7 @@ use tokio::runtime::{Handle, Runtime};
 
 use crate::{
     choose::Scene,
-    engine::{PATIENCE, SimEngine},
+    engine::{SimEngine, TIMEOUT},
     history::Moment,
     lower_bounds::{Known, LowerBounds, Part, content},
     names::Asked,
@@ -95,7 +95,7 @@ impl Mount {
             record_cache: plan.record_cache,
             client_cache: plan.cache.then(ClientCache::default),
             clock: Arc::clone(&clock) as _,
-            patience: PATIENCE,
+            timeout: TIMEOUT,
             ..Options::default()
         };
         let meta = Meta::open(Arc::new(SimEngine::new(Arc::clone(world), at)), options)?;

@@ -212,7 +212,7 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_mins(1);
+    const TIMEOUT: Duration = Duration::from_mins(1);
     const LATE: Duration = Duration::from_hours(1);
 
     #[test]
@@ -227,7 +227,7 @@ mod tests {
             .collect();
         let mut counts = [0; 100];
         while counts.iter().any(|count| *count < 3) {
-            counts[runs.recv_timeout(PATIENCE).unwrap()] += 1;
+            counts[runs.recv_timeout(TIMEOUT).unwrap()] += 1;
         }
         drop(entries);
     }
@@ -239,7 +239,7 @@ mod tests {
         let entry = table.add(LATE, move || ran.send(()).ok().map(|()| LATE));
         for _ in 0..3 {
             entry.wake();
-            runs.recv_timeout(PATIENCE).unwrap();
+            runs.recv_timeout(TIMEOUT).unwrap();
         }
     }
 
@@ -252,11 +252,11 @@ mod tests {
         let count = Arc::clone(&done);
         let entry = table.add(Duration::ZERO, move || {
             begun.send(()).unwrap();
-            let _ = released.recv_timeout(PATIENCE);
+            let _ = released.recv_timeout(TIMEOUT);
             *count.lock() += 1;
             Some(Duration::ZERO)
         });
-        begins.recv_timeout(PATIENCE).unwrap();
+        begins.recv_timeout(TIMEOUT).unwrap();
         let ending = thread::spawn(move || entry.end());
         drop(release);
         ending.join().unwrap();
@@ -270,8 +270,8 @@ mod tests {
         let panics = table.add(Duration::ZERO, || panic!("told to"));
         let (ran, runs) = mpsc::channel();
         let once = table.add(Duration::ZERO, move || ran.send(()).ok().and(None));
-        runs.recv_timeout(PATIENCE).unwrap();
-        assert!(runs.recv_timeout(PATIENCE).is_err(), "its sender is dropped");
+        runs.recv_timeout(TIMEOUT).unwrap();
+        assert!(runs.recv_timeout(TIMEOUT).is_err(), "its sender is dropped");
         panics.end();
         once.end();
     }

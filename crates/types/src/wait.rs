@@ -138,12 +138,12 @@ pub fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     }
 }
 
-/// As [`lock`], but gives up after `patience`.
-pub fn try_lock_for<T>(mutex: &Mutex<T>, patience: Duration) -> Option<MutexGuard<'_, T>> {
+/// As [`lock`], but gives up after `timeout`.
+pub fn try_lock_for<T>(mutex: &Mutex<T>, timeout: Duration) -> Option<MutexGuard<'_, T>> {
     if scheduler().is_none() {
-        return mutex.try_lock_for(patience);
+        return mutex.try_lock_for(timeout);
     }
-    let until = now() + patience;
+    let until = now() + timeout;
     loop {
         if let Some(guard) = mutex.try_lock() {
             return Some(guard);

@@ -131,8 +131,8 @@ impl Vfs {
     pub fn close(&self, staged: Option<Duration>) -> FsResult<()> {
         self.internals.control.ended.set();
         let flushed = self.data.flush_all();
-        if let Some(patience) = staged {
-            let left = self.data.flush_staging(patience);
+        if let Some(timeout) = staged {
+            let left = self.data.flush_staging(timeout);
             if left > 0 {
                 tracing::warn!("{left} blocks are only on the local disk; the next mount here uploads them");
             }

@@ -54,7 +54,7 @@ impl Process {
     ) -> Self {
         let journal = Arc::new(journal);
         let options = Options {
-            patience: Duration::from_secs(20),
+            timeout: Duration::from_secs(20),
             effect_log: Some(Arc::clone(&journal) as _),
             resume: past.and_then(PreviousState::resumed),
             ..Options::default()

@@ -24,7 +24,7 @@ const TOKEN: &str = "SLUICE_CONSOLE_TOKEN";
 /// Characters of a token that nobody guesses.
 const LENGTH: usize = 16;
 /// How long a database that does not answer is waited for: what is shown is old, and says so.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Show the state of volumes on a page in the browser
 ///
@@ -118,7 +118,7 @@ fn opener(url: &str) -> Result<Volume> {
     let open = move || {
         let opened = || {
             let engine = engines::open(&address)?;
-            let options = Options { read_only: true, patience: PATIENCE, ..Options::default() };
+            let options = Options { read_only: true, timeout: TIMEOUT, ..Options::default() };
             let meta = Meta::open(engine.clone(), options)?;
             Ok::<_, anyhow::Error>(Opened { engine, meta })
         };

@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::internal_file;
 
 /// How long the serving process may take to end.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 /// How often is looked whether something has happened.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -74,7 +74,7 @@ struct MountProcess {
 
 impl MountProcess {
     fn wait(&self) -> bool {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while start_of(self.pid).as_ref() == Some(&self.start) {
             if Instant::now() > deadline {
                 return false;

@@ -12,7 +12,7 @@ use std::{
 const MOST: usize = 5;
 const WINDOW: Duration = Duration::from_mins(1);
 /// How long an engine may be away: as long as operations wait for it.
-const PATIENCE: Duration = Duration::from_mins(5);
+const TIMEOUT: Duration = Duration::from_mins(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// What to do after a death.
@@ -48,7 +48,7 @@ impl Deaths {
     pub(super) fn not_reached(&mut self, now: Instant) -> Next {
         let (since, pause) = self.away.unwrap_or((now, Duration::from_millis(500)));
         self.away = Some((since, (pause * 2).min(LONGEST_PAUSE)));
-        if now.duration_since(since) >= PATIENCE { Next::GiveUp } else { Next::Wait(pause) }
+        if now.duration_since(since) >= TIMEOUT { Next::GiveUp } else { Next::Wait(pause) }
     }
 
     /// One serves.
@@ -87,7 +87,7 @@ mod tests {
             now += pause;
             tries += 1;
         }
-        assert!((30..50).contains(&tries) && now - begin >= PATIENCE, "{tries} tries");
+        assert!((30..50).contains(&tries) && now - begin >= TIMEOUT, "{tries} tries");
         deaths.serves();
         assert_eq!(deaths.not_reached(now), Next::Wait(Duration::from_millis(500)));
     }

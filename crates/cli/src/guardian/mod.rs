@@ -340,7 +340,7 @@ impl Guardian<'_> {
             .and_then(|executable| self.start(&Arc::new(Program::new(executable, call)), &message, &fds));
         match started {
             Ok(process) => {
-                let until = Instant::now() + background::patience();
+                let until = Instant::now() + background::timeout();
                 self.upgrade = Some(Upgrade { process, caller, prepared: false, until });
             }
             Err(why) => caller.answer(&Err(format!("{why:#}"))),

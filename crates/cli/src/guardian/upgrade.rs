@@ -24,7 +24,7 @@ use super::{
 };
 
 /// How long a caller may take to say what it wants.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a guardian may take to report the result of an upgrade: another mount process starts,
 /// and the old one stores unsaved data.
 const ANSWER: Duration = Duration::from_mins(5);
@@ -121,8 +121,8 @@ fn bind(address: &SocketAddr) -> io::Result<UnixListener> {
 }
 
 fn read_caller(stream: UnixStream) -> io::Result<Caller> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     let (_, fds) = wire::receive_bytes(stream.as_fd(), &mut [0])?;
     let executable = fds.into_iter().next().ok_or(io::ErrorKind::InvalidInput)?;
     let mut text = Vec::new();

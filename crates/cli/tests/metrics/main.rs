@@ -20,7 +20,7 @@ use std::{
 
 use serde_json::Value;
 use sluice_testkit::fuse::no_fuse;
-use support::{PATIENCE, Volume, fails, mounted, until};
+use support::{TIMEOUT, Volume, fails, mounted, until};
 
 /// One request over HTTP, which must be answered.
 fn http(address: &str, method: &str, path: &str) -> (u16, String) {
@@ -29,7 +29,7 @@ fn http(address: &str, method: &str, path: &str) -> (u16, String) {
 
 fn try_http(address: &str, method: &str, path: &str) -> std::io::Result<(u16, String)> {
     let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     // Of this version, so that the answer is not in chunks and ends with the connection.
     write!(stream, "{method} {path} HTTP/1.0\r\nHost: {address}\r\n\r\n")?;
     let mut answer = Vec::new();

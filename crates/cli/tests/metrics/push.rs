@@ -8,7 +8,7 @@ use std::{
 
 use sluice_testkit::fuse::no_fuse;
 
-use crate::support::{PATIENCE, Volume, fails, until};
+use crate::support::{TIMEOUT, Volume, fails, until};
 
 fn listen() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -18,7 +18,7 @@ fn listen() -> (TcpListener, String) {
 
 fn accept(listener: &TcpListener) -> TcpStream {
     let (stream, _) = listener.accept().expect("somebody");
-    stream.set_read_timeout(Some(PATIENCE)).expect("set");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("set");
     stream
 }
 

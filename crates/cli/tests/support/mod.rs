@@ -17,7 +17,7 @@ use sluice_testkit::server::Redis;
 use tempfile::TempDir;
 
 /// How long anything may take.
-pub const PATIENCE: Duration = Duration::from_mins(1);
+pub const TIMEOUT: Duration = Duration::from_mins(1);
 
 pub const ENOTCONN: i32 = rustix::io::Errno::NOTCONN.raw_os_error();
 
@@ -28,9 +28,9 @@ pub fn is_dead(point: &Path) -> bool {
 
 /// Waits until `done`.
 pub fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !done() {
-        assert!(Instant::now() < deadline, "{what}: not within {PATIENCE:?}");
+        assert!(Instant::now() < deadline, "{what}: not within {TIMEOUT:?}");
         thread::sleep(Duration::from_millis(5));
     }
 }

@@ -80,8 +80,8 @@ impl BlockStore {
                     let passing =
                         matches!(error, ObjectError::Unavailable { .. } | ObjectError::Denied { .. });
                     // The store may have retried itself.
-                    let patient = started.elapsed() > self.give_up / 2;
-                    if !passing || patient || begun.elapsed() + pause > self.give_up {
+                    let late = started.elapsed() > self.give_up / 2;
+                    if !passing || late || begun.elapsed() + pause > self.give_up {
                         break Err(error);
                     }
                     tracing::warn!(%error, "a block could not be uploaded and is tried again");

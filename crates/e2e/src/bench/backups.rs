@@ -10,7 +10,7 @@ use std::{fs, path::PathBuf, time::Duration};
 
 /// Has a mount make backups without a pause; the least interval of its flag is minutes.
 const ALWAYS: &str = "SLUICE_TEST_BACKUP_META=1ms";
-const PATIENCE: Duration = Duration::from_mins(15);
+const TIMEOUT: Duration = Duration::from_mins(15);
 
 /// Files made during backups in % of those made without, and what MiB more the mount holds.
 pub(super) fn turn(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
@@ -36,7 +36,7 @@ fn beside(turn: &Turn, volume: &mut Volume, backups: bool) -> anyhow::Result<(f6
     let mount = volume.mount_in(environment, &["--backup-meta", "0"])?;
     let made = |volume: &Volume| fs::read_dir(folder(volume)).map_or(0, Iterator::count);
     if backups {
-        rig::until("a first backup", PATIENCE, || made(volume) > 0)?;
+        rig::until("a first backup", TIMEOUT, || made(volume) > 0)?;
     }
     let before = made(volume);
     // What a backup costs is not spread evenly over its time: as many files as the volume has take
@@ -44,7 +44,7 @@ fn beside(turn: &Turn, volume: &mut Volume, backups: bool) -> anyhow::Result<(f6
     let dir = if backups { "/with" } else { "/without" };
     let rate = metadata::beside(turn, volume, dir, turn.plan.sizes.backed)?;
     if backups {
-        rig::until("a whole backup", PATIENCE, || made(volume) > before)?;
+        rig::until("a whole backup", TIMEOUT, || made(volume) > before)?;
     }
     let [resident, _] = memory::memory(&mount)?;
     volume.unmount()?;

@@ -1,6 +1,6 @@
 //! One mount of the group, on a machine of its own.
 
-use crate::rig::{PATIENCE, command, dead, mounted, take_away, until};
+use crate::rig::{TIMEOUT, command, dead, mounted, take_away, until};
 use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::{
@@ -108,7 +108,7 @@ impl Node {
             .process_group(0)
             .spawn()?;
         let mut died = None;
-        until("the mount", PATIENCE, || {
+        until("the mount", TIMEOUT, || {
             died = guardian.try_wait().ok().flatten();
             died.is_some() || mounted(&self.point) && !dead(&self.point)
         })?;
@@ -145,7 +145,7 @@ impl Node {
             return gone.map(drop);
         }
         let mut status = None;
-        until("the mount's process to end", PATIENCE, || {
+        until("the mount's process to end", TIMEOUT, || {
             status = guardian.try_wait().ok().flatten();
             status.is_some()
         })?;
@@ -168,7 +168,7 @@ impl Node {
     pub(super) fn server(&self) -> anyhow::Result<Pid> {
         let guardian = self.guardian.as_ref().context("it is not mounted")?.id();
         let mut found = None;
-        until("the guardian to have a server", PATIENCE, || {
+        until("the guardian to have a server", TIMEOUT, || {
             let children = fs::read_to_string(format!("/proc/{guardian}/task/{guardian}/children"));
             found = children.ok().and_then(|text| text.split_whitespace().next()?.parse().ok());
             found.is_some()

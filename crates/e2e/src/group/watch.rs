@@ -163,11 +163,11 @@ impl Watch {
     pub(super) fn until(
         &mut self,
         what: &str,
-        patience: Duration,
+        timeout: Duration,
         mut done: impl FnMut() -> bool,
     ) -> anyhow::Result<()> {
         let mut fell = None;
-        until(what, patience, || {
+        until(what, timeout, || {
             fell = self.readers.check().err();
             fell.is_some() || done()
         })?;

@@ -31,7 +31,7 @@ const AWAY: Duration = Duration::from_secs(15);
 /// How long sessions are looked at afterwards: whoever buries others does so within two heartbeats
 /// and a life.
 const AFTERWARDS: Duration = Duration::from_secs(7);
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A server that can be told to take no commit.
 enum Server {
@@ -166,7 +166,7 @@ impl Holder {
         removed.write_all(b" and more").and_then(|()| removed.sync_all()).context("a removed file")?;
         drop((locked, removed));
         let other = File::open(elsewhere.join(&name))?;
-        until("the lock to be free", PATIENCE, || {
+        until("the lock to be free", TIMEOUT, || {
             flock(&other, FlockOperation::NonBlockingLockExclusive).is_ok()
         })?;
         let text = fs::read_to_string(elsewhere.join(&name))?;

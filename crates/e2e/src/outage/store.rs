@@ -90,7 +90,7 @@ fn read(point: &Path, name: &str, wanted: Vec<u8>) -> JoinHandle<anyhow::Result<
 }
 
 fn end(readers: Vec<JoinHandle<anyhow::Result<()>>>) -> anyhow::Result<()> {
-    until("the readers to end", super::work::PATIENCE, || readers.iter().all(JoinHandle::is_finished))?;
+    until("the readers to end", super::work::TIMEOUT, || readers.iter().all(JoinHandle::is_finished))?;
     for reader in readers {
         let Ok(read) = reader.join() else { bail!("a reader panicked") };
         read?;

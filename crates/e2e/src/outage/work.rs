@@ -17,7 +17,7 @@ use std::{
 };
 
 /// How long work may take to continue after a fault, and to be affected by one.
-pub(super) const PATIENCE: Duration = Duration::from_mins(1);
+pub(super) const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Writers at work.
 pub(super) struct Crew {
@@ -116,7 +116,7 @@ impl Crew {
     /// Waits for `condition` while all writers work.
     pub(super) fn until(&mut self, what: &str, mut condition: impl FnMut() -> bool) -> anyhow::Result<()> {
         let mut fell = None;
-        let came = until(what, PATIENCE, || {
+        let came = until(what, TIMEOUT, || {
             fell = self.threads.iter().position(JoinHandle::is_finished);
             fell.is_some() || condition()
         });
@@ -136,7 +136,7 @@ impl Crew {
     /// What a writer met, or that one never comes back.
     pub(super) fn end(self) -> anyhow::Result<Outcome> {
         self.progress.stop.store(true, Ordering::SeqCst);
-        until("the writers to end", PATIENCE, || self.threads.iter().all(JoinHandle::is_finished))?;
+        until("the writers to end", TIMEOUT, || self.threads.iter().all(JoinHandle::is_finished))?;
         let mut models = Vec::new();
         for thread in self.threads {
             let Ok(model) = thread.join() else { bail!("a writer panicked") };

@@ -3,7 +3,7 @@
 //! What must stay true: stored data is never lost. Data that was not stored may be lost with the
 //! mount process. Then exactly one call on each open file reports the loss.
 
-use super::patience::PATIENCE;
+use super::timeout::TIMEOUT;
 use crate::{pattern, rig::until};
 use anyhow::{Context, ensure};
 use rand::{Rng, SeedableRng, rngs::StdRng};
@@ -97,7 +97,7 @@ impl Load {
     /// Waits for so many more steps, or a failure.
     pub(super) fn progress(&self, steps: u64) -> anyhow::Result<()> {
         let wanted = self.shared.steps.load(Ordering::SeqCst) + steps;
-        until("programs to go on", PATIENCE, || {
+        until("programs to go on", TIMEOUT, || {
             self.shared.failed.load(Ordering::SeqCst) || self.shared.steps.load(Ordering::SeqCst) >= wanted
         })
     }
@@ -105,7 +105,7 @@ impl Load {
     /// Ends the work; how many files told of a loss. Mount processes went `deaths` times.
     pub(super) fn end(self, deaths: u64) -> anyhow::Result<u64> {
         self.shared.stop.store(true, Ordering::SeqCst);
-        until("programs to end", PATIENCE, || self.threads.iter().all(JoinHandle::is_finished))?;
+        until("programs to end", TIMEOUT, || self.threads.iter().all(JoinHandle::is_finished))?;
         for thread in self.threads {
             thread.join().ok().context("a thread panicked")??;
         }

@@ -5,12 +5,11 @@
 
 mod load;
 mod others;
-mod patience;
+mod timeout;
 
 use crate::rig::{Engine, FIRST_CACHE, Volume, until};
 use anyhow::{Context, bail, ensure};
 use load::Load;
-use patience::PATIENCE;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -18,6 +17,7 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
+use timeout::TIMEOUT;
 
 /// Deaths of one guardian's mount processes: at five in a minute it gives up.
 const DEATHS: u64 = 4;
@@ -116,7 +116,7 @@ fn one_mount(
 fn process(volume: &Volume) -> anyhow::Result<Pid> {
     let guardian = volume.guardian()?;
     let mut found = None;
-    until("the guardian to have a mount process", PATIENCE, || {
+    until("the guardian to have a mount process", TIMEOUT, || {
         let children = std::fs::read_to_string(format!("/proc/{guardian}/task/{guardian}/children"));
         found = children.ok().and_then(|text| text.split_whitespace().next()?.parse().ok());
         found.is_some()

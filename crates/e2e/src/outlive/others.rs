@@ -2,7 +2,7 @@
 //!
 //! What must stay true: none of them sees an error.
 
-use super::patience::PATIENCE;
+use super::timeout::TIMEOUT;
 use crate::rig::{command, until};
 use anyhow::{Context, ensure};
 use rustix::process::{Pid, Signal, kill_process};
@@ -76,13 +76,13 @@ impl Others {
     /// What one of them saw.
     pub(super) fn end(mut self) -> anyhow::Result<()> {
         self.stop.store(true, Ordering::SeqCst);
-        until("git to end", 3 * PATIENCE, || self.clones.is_finished())?;
+        until("git to end", 3 * TIMEOUT, || self.clones.is_finished())?;
         let clones = self.clones.join().ok().context("a thread panicked")??;
         if let Some((process, log)) = &mut self.fio {
             let said = || fs::read_to_string(&*log).unwrap_or_default();
             ensure!(process.try_wait()?.is_none(), "fio ended early:\n{}", said());
             kill_process(Pid::from_child(process), Signal::INT)?;
-            until("fio to end", PATIENCE, || process.try_wait().is_ok_and(|status| status.is_some()))?;
+            until("fio to end", TIMEOUT, || process.try_wait().is_ok_and(|status| status.is_some()))?;
             let said = said();
             ensure!(said.contains("err= 0") && !said.contains("error"), "fio:\n{said}");
         }

@@ -1,6 +1,6 @@
 //! Mount points.
 
-use super::wait::{PATIENCE, until};
+use super::wait::{TIMEOUT, until};
 use std::{
     path::Path,
     process::{Command, Stdio},
@@ -9,7 +9,7 @@ use std::{
 /// Unmounts all that is mounted there. Whoever the mount had to guard it may be first: each try is
 /// harmless.
 pub(crate) fn take_away(point: &Path) {
-    let _ = until("the dead mount to go", PATIENCE, || {
+    let _ = until("the dead mount to go", TIMEOUT, || {
         if mounted(point) {
             let quiet = || Stdio::null();
             let _ = Command::new("umount").arg("-l").arg(point).stdout(quiet()).stderr(quiet()).status();

@@ -2,7 +2,7 @@
 
 use super::{
     engine::Engine,
-    wait::{PATIENCE, until},
+    wait::{TIMEOUT, until},
 };
 use anyhow::{Context, bail};
 use sluice_testkit::server::{
@@ -128,7 +128,7 @@ fn redis(folder: &Path) -> anyhow::Result<(Server, u16)> {
             .context("cannot start redis-server: make setup installs it")?;
         let mut server = Server::Process(child);
         let mut died = false;
-        until("redis-server to answer", PATIENCE, || {
+        until("redis-server to answer", TIMEOUT, || {
             if let Server::Process(child) = &mut server {
                 died = child.try_wait().ok().flatten().is_some();
             }

@@ -15,7 +15,7 @@ use std::{
 };
 
 /// How long a program may take to print the log.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 /// What the work makes last.
 const END: &str = "the-end";
 
@@ -132,7 +132,7 @@ fn printed(program: &Path, meta: &str) -> anyhow::Result<Vec<String>> {
     });
     let mut all = Vec::new();
     let ended = loop {
-        match lines.recv_timeout(PATIENCE) {
+        match lines.recv_timeout(TIMEOUT) {
             Ok(line) => {
                 // The database library of JuiceFS prints here, too.
                 if !line.starts_with(|first: char| first.is_ascii_digit()) {

@@ -59,7 +59,7 @@ fn a_full_disk_under_the_database_is_told_and_nothing_is_half_done() {
     let Some(disk) = SmallDisk::mount("4m") else { return };
     let volume = Volume::format(format!("sqlite3://{}/meta.db", disk.path().display()));
     let client =
-        volume.mount_with(&volume.url, &Mount { patience: Duration::from_secs(3), ..Mount::default() });
+        volume.mount_with(&volume.url, &Mount { timeout: Duration::from_secs(3), ..Mount::default() });
     let dir = client.mkdir(ROOT, "dir").unwrap();
     client.put(dir, "old", b"content").unwrap();
     disk.fill();

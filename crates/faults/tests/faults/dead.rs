@@ -16,8 +16,8 @@ use sluice_vfs::Interrupt;
 
 use crate::{ROOT, no_redis};
 
-fn impatient() -> Mount {
-    Mount { patience: Duration::from_secs(2), ..Mount::default() }
+fn short_timeout() -> Mount {
+    Mount { timeout: Duration::from_secs(2), ..Mount::default() }
 }
 
 fn durable() -> Redis {
@@ -34,13 +34,13 @@ fn assert_reported(outcome: FsResult<()>, redis: &Redis) {
 }
 
 #[test]
-fn beyond_patience_it_is_an_error_and_afterwards_all_goes_on() {
+fn beyond_the_timeout_it_is_an_error_and_afterwards_all_goes_on() {
     if no_redis() {
         return;
     }
     let mut redis = durable();
     let volume = Volume::format(redis.url(0));
-    let client = &volume.mount_with(&volume.url, &impatient());
+    let client = &volume.mount_with(&volume.url, &short_timeout());
     let dir = client.mkdir(ROOT, "dir").unwrap();
     let ino = client.put(dir, "old", b"content").unwrap();
     let (late, opened) = client.create(dir, "late").unwrap();
@@ -128,7 +128,7 @@ fn nobody_waits_longer_because_others_wait_too() {
     }
     let mut redis = durable();
     let volume = Volume::format(redis.url(0));
-    let client = volume.mount_with(&volume.url, &impatient());
+    let client = volume.mount_with(&volume.url, &short_timeout());
     redis.kill();
     // No number for a new node was fetched yet: all of them want one at the same time.
     let begun = Instant::now();
@@ -146,7 +146,7 @@ fn nobody_waits_longer_because_others_wait_too() {
         }
     });
     let took = begun.elapsed();
-    assert!(took < Duration::from_secs(12), "patience is 2 s, it took {took:?}");
+    assert!(took < Duration::from_secs(12), "timeout is 2 s, it took {took:?}");
     redis.restart().unwrap();
     client.mkdir(ROOT, "d").unwrap();
 }

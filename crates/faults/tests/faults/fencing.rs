@@ -252,7 +252,7 @@ fn lose_and_bury(
 }
 
 /// A client that waits long for its answers, and one that nothing stands before.
-fn patient(behind: &Behind) -> (Client, Client) {
+fn with_long_timeouts(behind: &Behind) -> (Client, Client) {
     let url = behind.url.replace("read-timeout=200ms", "read-timeout=2m");
     (behind.volume.mount_with(&url, &Mount::default()), behind.volume.mount())
 }
@@ -263,7 +263,7 @@ fn a_commit_whose_answer_was_lost_before_its_client_was_taken_for_dead_is_not_re
         return;
     }
     let behind = behind();
-    let (one, two) = patient(&behind);
+    let (one, two) = with_long_timeouts(&behind);
     // Numbers are fetched beforehand, so that the only commit is that of the directory.
     one.mkdir(ROOT, "before").unwrap();
     let engine = engine(&behind.volume.url);
@@ -280,7 +280,7 @@ fn a_write_whose_answer_was_lost_before_its_client_was_taken_for_dead_is_not_rep
         return;
     }
     let behind = behind();
-    let (one, two) = patient(&behind);
+    let (one, two) = with_long_timeouts(&behind);
     let (ino, opened) = one.create(ROOT, "f").unwrap();
     let write = |pos: u64| {
         one.write(opened.fh, pos, b"content")?;

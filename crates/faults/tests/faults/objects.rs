@@ -95,7 +95,7 @@ fn thirty_seconds_of_errors_are_a_delay() {
 }
 
 #[test]
-fn an_outage_longer_than_patience_is_told_and_passes() {
+fn an_outage_longer_than_the_timeout_is_reported_and_passes() {
     let (_dir, volume) = sqlite();
     let mut mount = Mount::default();
     mount.data.give_up = Duration::from_secs(1);

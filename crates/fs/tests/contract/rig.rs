@@ -105,7 +105,7 @@ fn open(url: &str, dir: &Path) -> Arc<Vfs> {
 
 /// Opens the volume of an engine, with its objects in a directory.
 pub(crate) fn join(engine: Arc<dyn Engine>, dir: &Path) -> Arc<Vfs> {
-    let options = Options { patience: Duration::from_mins(1), ..Options::default() };
+    let options = Options { timeout: Duration::from_mins(1), ..Options::default() };
     let index = MetaIndex::new(Meta::open(engine, options).unwrap());
     let store = StoreConfig {
         storage: "file".into(),

@@ -22,7 +22,7 @@ use super::{
 const DOUBTFUL: Duration = Duration::from_secs(5);
 
 /// How long a thread waits for the shared connection of a snapshot.
-const PATIENCE: Duration = Duration::from_mins(5);
+const TIMEOUT: Duration = Duration::from_mins(5);
 /// Begins a transaction that sees one snapshot, however long it takes: MariaDB ends one without
 /// work otherwise.
 const BEGIN: &str = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ;\
@@ -47,7 +47,7 @@ impl Pool {
     pub(super) fn at_a_moment(mut options: Options) -> Self {
         options.limits = Limits { max_idle_time: None, ..Limits::new(1, 1) };
         // Several threads share it.
-        let connections = Connections::new(options.limits.clone(), PATIENCE);
+        let connections = Connections::new(options.limits.clone(), TIMEOUT);
         Self { options, connections, begun: Some(AtomicBool::new(false)) }
     }
 

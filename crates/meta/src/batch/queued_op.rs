@@ -29,7 +29,7 @@ pub(super) struct Submitter {
     pub(super) interrupt: Interrupt,
     /// When it queued its operations.
     pub(super) since: Instant,
-    /// When its patience ends.
+    /// When it times out.
     pub(super) until: Instant,
     withdrawn: AtomicBool,
     /// Threads woken so far.

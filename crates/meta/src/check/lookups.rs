@@ -66,7 +66,7 @@ impl<'a> Lookups<'a> {
         if reads.is_empty() {
             return Ok(Vec::new());
         }
-        self.meta.patiently(self.interrupt, || self.meta.engine.read(reads))
+        self.meta.retry(self.interrupt, || self.meta.engine.read(reads))
     }
 
     fn compare_links(&mut self, candidates: &mut Candidates) -> FsResult<()> {

@@ -62,7 +62,7 @@ impl Meta {
 
     fn all_of<const N: usize>(&self, lists: [List; N], interrupt: &Interrupt) -> FsResult<Vec<Row>> {
         let reads = lists.map(Read::All);
-        let found = self.patiently(interrupt, || self.engine.read(&reads))?;
+        let found = self.retry(interrupt, || self.engine.read(&reads))?;
         let rows = found.into_iter().flat_map(|found| match found {
             Found::Rows(rows) => rows,
             _ => Vec::new(),

@@ -109,7 +109,7 @@ fn check_dir(
     }
     if meta.env().format().dir_stats && dir != Ino::TRASH {
         let read = [Read::Get(Key::DirStat(dir))];
-        let stored = match meta.patiently(interrupt, || meta.engine.read(&read))?.pop() {
+        let stored = match meta.retry(interrupt, || meta.engine.read(&read))?.pop() {
             Some(Found::Row(Some(Row::DirStat(_, stored)))) => Some(stored),
             _ => None,
         };

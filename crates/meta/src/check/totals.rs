@@ -24,7 +24,7 @@ pub(super) fn compare(
 ) -> FsResult<()> {
     let counters = [Counter::UsedSpace, Counter::TotalInodes, Counter::NextInode, Counter::NextChunk];
     let reads = counters.map(|counter| Read::Get(Key::Counter(counter)));
-    let found = meta.patiently(interrupt, || meta.engine.read(&reads))?;
+    let found = meta.retry(interrupt, || meta.engine.read(&reads))?;
     let counted = [totals.space, totals.accounted, totals.last as i64 + 1, last_slice as i64 + 1];
     for ((counter, counted), found) in counters.into_iter().zip(counted).zip(found) {
         let stored = if let Found::Row(Some(Row::Counter(_, stored))) = found { stored } else { 0 };

@@ -11,7 +11,7 @@ pub enum EngineError {
     /// keys; if there are none, run everything again.
     #[error("conflict on {0:?}")]
     Conflict(Vec<Key>),
-    /// The engine could not be asked; nothing was committed. Try again until patience ends.
+    /// The engine could not be asked; nothing was committed. Try again until the timeout.
     #[error("metadata engine {engine} is not available: {reason}")]
     Unavailable {
         /// Name and address, without secrets.

@@ -72,7 +72,7 @@ impl Meta {
         let interrupt = counting.interrupt;
         let begins = self.begin_to_count(limits.key, interrupt, counting.progress)?;
         let created = self.run(limits, interrupt)?;
-        self.patiently(interrupt, || self.reload_usage())?;
+        self.retry(interrupt, || self.reload_usage())?;
         let mut settled = true;
         if begins || created && matches!(limits.key, QuotaKey::Dir(_)) {
             self.count_again(limits.key, begins, counting)?;
@@ -82,7 +82,7 @@ impl Meta {
                 settled = self.await_others(others, interrupt)?;
             }
             settled &= self.count_again(limits.key, begins, counting)?;
-            self.patiently(interrupt, || self.reload_usage())?;
+            self.retry(interrupt, || self.reload_usage())?;
         }
         let quota = self.quota(limits.key, interrupt)?.ok_or(FsError::NotFound)?;
         Ok(QuotaSet { quota, settled })
@@ -91,7 +91,7 @@ impl Meta {
     /// Removes limits. Returns whether there were any.
     pub fn delete_quota(&self, key: QuotaKey, interrupt: &Interrupt) -> FsResult<bool> {
         let deleted = self.run(DropLimits(key), interrupt)?;
-        self.patiently(interrupt, || self.reload_usage())?;
+        self.retry(interrupt, || self.reload_usage())?;
         Ok(deleted)
     }
 
@@ -106,7 +106,7 @@ impl Meta {
     /// Enables what a quota needs and the volume does not count yet. Returns whether that is the
     /// usage of users and groups.
     fn begin_to_count(&self, key: QuotaKey, interrupt: &Interrupt, progress: Progress<'_>) -> FsResult<bool> {
-        let old = self.patiently(interrupt, || Self::load_format(self.engine.as_ref()))?;
+        let old = self.retry(interrupt, || Self::load_format(self.engine.as_ref()))?;
         let old = old.ok_or(FsError::NotFound)?;
         let owners = !matches!(key, QuotaKey::Dir(_));
         let new = VolumeFormat {

@@ -11,7 +11,7 @@ impl Meta {
     /// any. Whether the records are exact; if not, others wrote too much to count it.
     pub fn count_owners(&self, counting: &Counting<'_>, waiting: &dyn Fn(usize)) -> FsResult<bool> {
         let interrupt = counting.interrupt;
-        let format = self.patiently(interrupt, || Self::load_format(self.engine.as_ref()))?;
+        let format = self.retry(interrupt, || Self::load_format(self.engine.as_ref()))?;
         self.env.set_format(format.ok_or(FsError::NotFound)?);
         self.settle_owners(counting)?;
         let others = self.others(interrupt)?;

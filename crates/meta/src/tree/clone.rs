@@ -86,7 +86,7 @@ impl Meta {
                 Ok((ino, made.attr))
             }
             Err(error) => {
-                // The caller's patience may be over; cleaning up is the client's own.
+                // The operation may have timed out; cleaning up is the client's own.
                 let removed = self.remove_detached(ino, &Interrupt::never());
                 // If it is not found, it got its name after all.
                 if let Err(left) = removed

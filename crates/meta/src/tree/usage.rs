@@ -90,7 +90,7 @@ impl Meta {
         // A directory that is removed loses its statistics: it may have gone between the reads of
         // the one record and at the other.
         let reads: Vec<Read> = bare.iter().map(|(dir, _)| Read::Get(Key::Node(*dir))).collect();
-        let found = self.patiently(interrupt, || self.engine.read(&reads))?;
+        let found = self.retry(interrupt, || self.engine.read(&reads))?;
         for ((_, attr), found) in bare.iter_mut().zip(&found) {
             let was_removed = attr.is_some_and(|attr| attr.parent.is_trash_hour());
             **attr = node(found).filter(|attr| was_removed || !attr.parent.is_trash_hour());
@@ -102,7 +102,7 @@ impl Meta {
     fn look_at_dirs(&self, dirs: &[Ino], interrupt: &Interrupt) -> FsResult<Vec<DirRecords>> {
         let reads: Vec<Read> =
             dirs.iter().flat_map(|dir| [Key::Node(*dir), Key::DirStat(*dir)].map(Read::Get)).collect();
-        let found = self.patiently(interrupt, || self.engine.read(&reads))?;
+        let found = self.retry(interrupt, || self.engine.read(&reads))?;
         let known = dirs.iter().zip(found.chunks_exact(2)).map(|(dir, found)| {
             let stat =
                 if let Found::Row(Some(Row::DirStat(_, stat))) = &found[1] { Some(*stat) } else { None };

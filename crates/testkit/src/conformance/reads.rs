@@ -11,7 +11,7 @@ use sluice_types::{Attr, Ino, Name};
 use super::{
     Factory,
     sample::{dir_attr, dir_row, entry_row, file_row, samples},
-    store::{PATIENCE, Store, name, names, node},
+    store::{Store, TIMEOUT, name, names, node},
 };
 
 /// Hundreds of questions of all shapes in one call, some twice, some about nothing.
@@ -117,7 +117,7 @@ pub fn what_is_notices_arrives(factory: &Factory<'_>) {
     let store = Store::new(factory);
     let mut watch = store.engine.watch().expect("watch");
     store.write(vec![Write::Put(file_row(5)), Write::Notify(Change::Lock(Ino(5)))]);
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
         let heard = watch.next(Duration::from_millis(50)).expect("listen");
         let changes: Vec<&Change> = heard.iter().flat_map(|notice| &notice.changes).collect();
@@ -156,7 +156,7 @@ pub fn numbered_commits_are_told_in_order(factory: &Factory<'_>) {
         store.engine.commit(&commit(notice.n + 3)).expect_err("the wrong number");
         store.engine.commit(&commit(notice.n - 1)).expect("commit");
     }
-    let (mut heard, until) = (Vec::new(), Instant::now() + PATIENCE);
+    let (mut heard, until) = (Vec::new(), Instant::now() + TIMEOUT);
     while heard.len() < sent.len() && Instant::now() < until {
         heard.extend(watch.next(Duration::from_millis(50)).expect("listen"));
     }

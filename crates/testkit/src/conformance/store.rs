@@ -15,7 +15,7 @@ use sluice_types::{Ino, Name};
 use super::Factory;
 
 /// How long something that must happen may take.
-pub const PATIENCE: Duration = Duration::from_mins(1);
+pub const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A fresh store.
 #[derive(Clone)]
@@ -156,7 +156,7 @@ pub fn assert_conflict(result: &Result<(), EngineError>, key: &Key) {
 
 /// Runs `attempt` until it is neither a conflict nor a refusal for the moment.
 pub fn persist(mut attempt: impl FnMut() -> Result<(), EngineError>) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
         match attempt() {
             Ok(()) => return,

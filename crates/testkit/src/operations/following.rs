@@ -21,7 +21,7 @@ use super::{Factory, SharedStore, at, create, options};
 use crate::wrap::Counting;
 
 /// By then everything must have been heard. What is remembered lives longer.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 const EXPIRE: Duration = Duration::from_hours(1);
 
 struct Follower {
@@ -45,7 +45,7 @@ impl Follower {
 
     /// Looks until it answers what is wanted.
     fn see(&self, name: &str, what: &str, wanted: impl Fn(&FsResult<(Ino, Attr)>) -> bool) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             let seen = self.look(name);
             if wanted(&seen) {
@@ -58,7 +58,7 @@ impl Follower {
 
     /// Looks until it needs no trip.
     fn remember(&self, name: &str) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             let before = self.engine.trips().follows;
             let seen = self.look(name);

@@ -22,7 +22,7 @@ const FILE: Ino = Ino(10_000);
 /// How often each of the four owners takes the lock.
 const TURNS: u64 = 50;
 /// By then everybody must have had all turns.
-const PATIENCE: Duration = Duration::from_mins(2);
+const TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Takes (`Some`, for writing or not) or releases the lock.
 type Lock = fn(&Meta, LockOwner, Option<bool>) -> FsResult<()>;
@@ -70,7 +70,7 @@ fn contend(factory: &Factory<'_>, lock: Lock) {
             scope.spawn(move || {
                 let owner = LockOwner { sid: meta.sid(), owner: seed };
                 let mut rng = Rng::seeded(seed);
-                let until = Instant::now() + PATIENCE;
+                let until = Instant::now() + TIMEOUT;
                 for _ in 0..TURNS {
                     let write = rng.below(3) > 0;
                     while let Err(error) = lock(meta, owner, Some(write)) {

@@ -20,7 +20,8 @@ use sluice_testkit::wrap::{Chances, Faulty, Hooked, Injected};
 use sluice_types::{Attr, FileType, FsError, Ino, Rng, Slice, Time};
 
 use crate::fixture::{
-    Append, Create, DIRS, Increment, appended, assert_consistent, batcher, log, node, patient, store, within,
+    Append, Create, DIRS, Increment, appended, assert_consistent, batcher, log, node, store, with_timeout,
+    within,
 };
 
 const THREADS: u64 = 8;
@@ -125,11 +126,11 @@ fn conflicts_without_a_reason_do_not_repeat_a_late_commit() {
 }
 
 #[test]
-fn a_dead_engine_ends_patience_and_leaves_no_trace() {
+fn an_operation_on_a_dead_engine_times_out_and_leaves_no_trace() {
     let engine = store();
     let dead = Chances { unavailable: 1000, ..Chances::default() };
     let faulty = Faulty::new(Arc::new(engine.clone()), 1, dead);
-    let batcher = patient(Arc::new(faulty.clone()), Duration::from_millis(50));
+    let batcher = with_timeout(Arc::new(faulty.clone()), Duration::from_millis(50));
     let create = Create { dir: 1, name: "a".into(), ino: 100 };
     let answer = batcher.submit(create.clone(), &Interrupt::never());
     assert!(matches!(answer, Err(FsError::Io(_))), "{answer:?}");

@@ -33,13 +33,13 @@ pub(crate) fn store() -> MemEngine {
 }
 
 pub(crate) fn batcher(engine: Arc<dyn Engine>) -> Arc<Batcher> {
-    patient(engine, Duration::from_mins(2))
+    with_timeout(engine, Duration::from_mins(2))
 }
 
-pub(crate) fn patient(engine: Arc<dyn Engine>, patience: Duration) -> Arc<Batcher> {
+pub(crate) fn with_timeout(engine: Arc<dyn Engine>, timeout: Duration) -> Arc<Batcher> {
     let clock = Arc::new(ManualClock::new(Time { sec: 1_700_000_000, nsec: 0 }));
     let env = Arc::new(Env::new(WRITER, clock, VolumeFormat::default()));
-    Arc::new(Batcher::new(engine, env, WRITER, patience))
+    Arc::new(Batcher::new(engine, env, WRITER, timeout))
 }
 
 /// Makes a file as the real operation does: guards the directory, inserts, bumps, counts. Also

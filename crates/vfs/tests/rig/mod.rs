@@ -82,7 +82,7 @@ impl Volume {
     }
 
     fn mount_as(&self, client_cache: Option<ClientCache>, config: VfsConfig) -> Client {
-        let options = Options { patience: Duration::from_secs(20), client_cache, ..Options::default() };
+        let options = Options { timeout: Duration::from_secs(20), client_cache, ..Options::default() };
         self.mount_on(Arc::clone(&self.engine) as _, options, config)
     }
 

@@ -3,4 +3,4 @@
 use std::time::Duration;
 
 /// How long anything may take: longer is a hang.
-pub(super) const PATIENCE: Duration = Duration::from_mins(1);
+pub(super) const TIMEOUT: Duration = Duration::from_mins(1);

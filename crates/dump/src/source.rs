@@ -83,7 +83,7 @@ impl<'e> Source<'e> {
     /// As [`Engine::divide`].
     pub(crate) fn divide(&self, cursor: Cursor) -> (Vec<Cursor>, Option<Cursor>) {
         match &self.seen {
-            Seen::Moment(_) => (Vec::new(), Some(cursor)),
+            Seen::Moment(moment) => moment.divide(cursor),
             Seen::Present(engine) => engine.divide(cursor),
         }
     }

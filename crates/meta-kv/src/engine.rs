@@ -18,6 +18,7 @@ use sluice_meta::{
 };
 
 use crate::{
+    codec::encode,
     commit::commit,
     keys::after,
     kv::{Kv, look, remove_some, run},
@@ -25,7 +26,7 @@ use crate::{
     scan,
     snapshot::snapshot,
     stored::{Result, Span},
-    values::{Begun, Values},
+    values::Begun,
 };
 
 /// How often a process adds its own counts to the volume's totals.
@@ -104,18 +105,23 @@ impl<K: Kv> Engine for KvEngine<K> {
         Ok(())
     }
 
-    /// Nothing is read first, unless a write depends on what is there. Neighbouring keys are stored
-    /// together: each part of the store that has some of them takes part in the transaction.
+    /// Neighbouring keys are stored together: each part of the store that has some of them takes
+    /// part in the transaction. Nothing is there, so absent values are not deleted.
     fn load(&self, rows: &[Row]) -> Result<()> {
-        let kv = &*self.kv;
-        let mut rows: Vec<&Row> = rows.iter().collect();
-        rows.sort_by_cached_key(|row| kv.volume().keys.raw(&row.key()));
-        rows.chunks(K::LOADED).try_for_each(|rows| {
-            let writes = rows.iter().map(|row| Write::Put((*row).clone())).collect();
-            let at = look(kv.volume(), kv.begin_loading())?;
-            let begun = Begun { at, values: Values::default() };
-            self.commit_at(&Commit { writes, ..Commit::default() }, Moment(Some(Box::new(begun))))
-        })
+        let keys = &self.kv.volume().keys;
+        let mut pairs = Vec::with_capacity(rows.len());
+        for row in rows {
+            let (key, (first, second)) = (row.key(), encode(row));
+            pairs.extend(first.map(|value| (keys.raw(&key), value)));
+            pairs.extend(second.and_then(|value| Some((keys.second(&key)?, value))));
+        }
+        if let Some((key, _)) = pairs.iter().find(|(_, value)| value.is_empty()) {
+            return Err(self.kv.volume().refused(format!("{} would be empty", keys.shown(key))));
+        }
+        // Most are in order.
+        pairs.sort_by(|one, other| one.0.cmp(&other.0));
+        pairs.dedup_by(|one, other| one.0 == other.0);
+        run(self.kv.load(pairs))
     }
 
     fn load_size(&self) -> usize {

@@ -28,6 +28,10 @@ use crate::{
 /// Longest time that one call of the engine takes.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(15);
 
+/// Pairs that one commit loads. The client library of TiKV sends all keys of a transaction with
+/// each of its parts.
+const LOADED: usize = 100;
+
 /// The change of a key. The key was read before, unless it must be new.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -72,9 +76,6 @@ pub trait Kv: Sized + Send + Sync + 'static {
     /// Most rows of one request.
     const PAGE: usize;
 
-    /// Records that one transaction loads: few enough for a slow cluster to end it in time.
-    const LOADED: usize = 200;
-
     /// Whether a commit can delete ranges without a read of their keys.
     const CLEARS: bool = false;
 
@@ -98,16 +99,11 @@ pub trait Kv: Sized + Send + Sync + 'static {
         self.begin()
     }
 
-    /// A snapshot for a commit that loads records, which are neighbours.
-    fn begin_loading(&self) -> impl Future<Output = Result<Self::Moment>> {
-        self.begin()
-    }
-
     /// Values of the keys that have one.
     fn get(&self, at: &Self::Moment, keys: &[Raw]) -> impl Future<Output = Result<Vec<Pair>>>;
 
     /// The first `limit` rows of a range, in order. The range must not be empty, and `limit` is
-    /// from 1 to [`Self::PAGE`]. Without `values`, the values are empty.
+    /// from 1 to [`Self::PAGE`]. Without `values`, the values need not be there.
     fn page(
         &self,
         at: &Self::Moment,
@@ -143,6 +139,12 @@ pub trait Kv: Sized + Send + Sync + 'static {
     /// Commits all or nothing. Returns false if another client changed a key, or a key that must be
     /// new exists. [`EngineError::Indeterminate`] if the result is unknown.
     fn commit(&self, at: Self::Moment, changes: Changes) -> impl Future<Output = Result<bool>>;
+
+    /// Stores pairs that are sorted by their keys, in any number of commits. No client uses the
+    /// volume yet, so nothing is compared.
+    fn load(&self, pairs: Vec<Pair>) -> impl Future<Output = Result<()>> {
+        load_in_parts(self, pairs)
+    }
 
     /// The change log, for a store that keeps one.
     fn change_log(&self) -> Option<&dyn ChangeLog> {
@@ -217,6 +219,18 @@ pub(crate) async fn remove_some<K: Kv>(kv: &K, span: &mut Span, most: usize) -> 
     span.from = after(last);
     let keys = found.into_iter().map(|(key, _)| (key, Change::Delete)).collect();
     kv.commit(at, Changes { keys, ..Changes::default() }).await.map(Some)
+}
+
+/// Stores pairs by commits of a few.
+pub(crate) async fn load_in_parts<K: Kv>(kv: &K, pairs: Vec<Pair>) -> Result<()> {
+    let mut rest = pairs.into_iter().map(|(key, value)| (key, Change::Put(value))).peekable();
+    while rest.peek().is_some() {
+        let keys = rest.by_ref().take(LOADED).collect();
+        if !kv.commit(kv.begin().await?, Changes { keys, ..Changes::default() }).await? {
+            return Err(EngineError::Conflict(Vec::new()));
+        }
+    }
+    Ok(())
 }
 
 /// Runs something in the background.

@@ -2,8 +2,9 @@
 //!
 //! All scans follow the order of the keys, from one key to the next. So a scan returns whatever
 //! exists from the first page to the last. All records about inodes are in one range, in which the
-//! kinds are mixed. This range is divided by the last byte of the inode number. Short parts of it
-//! are read in parallel.
+//! kinds are mixed. This range can be divided by the last byte of the inode number.
+//!
+//! A cursor is the last group of inodes that its scan reads, and the next key.
 
 use sluice_meta::{
     engine::{Cursor, Page, Scan},
@@ -13,12 +14,12 @@ use sluice_meta::{
 use crate::{
     keys::{Keys, Place, after},
     kv::Kv,
-    stored::{Pair, Raw, Result, Span},
+    stored::{Result, Span},
     values::{Values, Wants, rows_at},
 };
 
-/// Parts of the inodes that are read in parallel if they are short.
-const GROUPS: u8 = 16;
+/// Most parts into which the inodes are divided.
+const PARTS: usize = 16;
 /// Most rows that one page reads.
 const MAX_ROWS: usize = 4096;
 
@@ -32,18 +33,20 @@ pub(crate) async fn page<K: Kv>(
 ) -> Result<Page> {
     let limit = limit.clamp(1, MAX_ROWS);
     let volume = kv.volume();
-    let from = from.map(|cursor| cursor.0.clone());
-    let span = span(&volume.keys, scan);
-    let is_mixed = span.is_none();
-    let (pairs, next) = match span {
-        Some(mut span) => {
-            span.from = from.unwrap_or(span.from);
-            first_rows(kv, now, &span, limit).await?
-        }
-        None => inodes(kv, now, from, limit).await?,
-    };
-    let mut page = Page { rows: Vec::new(), damaged: Vec::new(), next: next.map(Cursor) };
-    let mut found = Vec::new();
+    let (last, from) = from.and_then(|cursor| cursor.0.split_first()).unwrap_or((&u8::MAX, &[]));
+    let mut span = span(&volume.keys, scan);
+    let is_mixed = span == volume.keys.word(b"A");
+    if is_mixed {
+        span.to = volume.keys.word(&[b'A', *last]).to;
+    }
+    if !from.is_empty() {
+        span.from = from.to_vec();
+    }
+    let pairs = kv.range(now, &span, limit, true).await?;
+    let end = pairs.last().filter(|_| pairs.len() == limit);
+    let next = end.map(|(key, _)| cursor(*last, &after(key)));
+    let mut page = Page { rows: Vec::new(), damaged: Vec::new(), next };
+    let mut found = Vec::with_capacity(pairs.len());
     for (key, value) in &pairs {
         let place = volume.keys.place(key);
         let belongs = match &place {
@@ -55,10 +58,9 @@ pub(crate) async fn page<K: Kv>(
         if !belongs {
             continue;
         }
-        match rows_at(volume, key, place, value) {
-            Ok(rows) => found.extend(rows),
+        match rows_at(volume, key, place, value, &mut found) {
             Err(damage) if matches!(scan, Scan::Entries { .. }) => return Err(damage),
-            Err(damage) => page.damaged.push(damage),
+            decoded => page.damaged.extend(decoded.err()),
         }
     }
     let mut wants = Wants::default();
@@ -88,14 +90,30 @@ fn elsewhere(scan: Scan, row: &Row) -> Option<Key> {
     }
 }
 
-/// Where a scan's records lie, unless it is among everything about inodes.
-fn span(keys: &Keys, scan: Scan) -> Option<Span> {
+/// The cursor of a scan that goes on at a key, up to a group of inodes.
+fn cursor(last: u8, from: &[u8]) -> Cursor {
+    Cursor([&[last], from].concat())
+}
+
+/// Divides a scan of [`Scan::Inodes`] into parts, and what follows them: see
+/// [`Engine::divide`](sluice_meta::engine::Engine::divide).
+pub(crate) fn divide(keys: &Keys, whole: Cursor) -> (Vec<Cursor>, Option<Cursor>) {
+    let Some((&last, from)) = whole.0.split_first() else { return (Vec::new(), Some(whole)) };
+    let first = keys.inode_group(from).unwrap_or(0);
+    let groups: Vec<u8> = (first..=last).collect();
+    let part = |groups: &[u8]| {
+        let start = keys.word(&[b'A', groups[0]]).from;
+        cursor(groups[groups.len() - 1], from.max(&start))
+    };
+    (groups.chunks(groups.len().div_ceil(PARTS).max(1)).map(part).collect(), None)
+}
+
+/// Where a scan's records lie.
+fn span(keys: &Keys, scan: Scan) -> Span {
     let letters: &[u8] = match scan {
-        Scan::Inodes | Scan::Nodes | Scan::AllEntries | Scan::Chunks | Scan::Symlinks | Scan::Xattrs => {
-            return None;
-        }
-        Scan::Entries { dir, .. } => return Some(keys.entries(dir)),
-        Scan::Writers => return Some(keys.writers()),
+        Scan::Inodes | Scan::Nodes | Scan::AllEntries | Scan::Chunks | Scan::Symlinks | Scan::Xattrs => b"A",
+        Scan::Entries { dir, .. } => return keys.entries(dir),
+        Scan::Writers => b"XSW",
         Scan::SliceRefs => b"K",
         Scan::DelFiles => b"D",
         Scan::DelSlices => b"L",
@@ -106,56 +124,26 @@ fn span(keys: &Keys, scan: Scan) -> Option<Span> {
         Scan::DirStats => b"U",
         Scan::Quotas => b"Q",
     };
-    Some(keys.word(letters))
+    keys.word(letters)
 }
 
-/// The first rows of a range, and where it goes on if there may be more.
-async fn first_rows<K: Kv>(
-    kv: &K,
-    now: &K::Moment,
-    span: &Span,
-    limit: usize,
-) -> Result<(Vec<Pair>, Option<Raw>)> {
-    let pairs = kv.range(now, span, limit, true).await?;
-    let last = pairs.last().filter(|_| pairs.len() == limit);
-    let next = last.map(|(key, _)| after(key));
-    Ok((pairs, next))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Rows about inodes from a key on, and where to continue. Parts are read one after the other, and
-/// several in parallel after a short one.
-async fn inodes<K: Kv>(
-    kv: &K,
-    now: &K::Moment,
-    mut from: Option<Raw>,
-    limit: usize,
-) -> Result<(Vec<Pair>, Option<Raw>)> {
-    let keys = &kv.volume().keys;
-    let span = |group: u8| keys.word(&[b'A', group]);
-    let mut first = from.as_deref().and_then(|key| keys.inode_group(key)).unwrap_or(0);
-    let mut groups = 1;
-    let mut all = Vec::new();
-    loop {
-        let last = first.saturating_add(groups - 1);
-        let mut spans: Vec<Span> = (first..=last).map(span).collect();
-        if let Some(from) = from.take().filter(|from| *from > spans[0].from) {
-            spans[0].from = from;
+    #[test]
+    fn parts_of_the_inodes_follow_each_other_and_end_where_the_whole_does() {
+        let keys = Keys::new("v");
+        let at = [&keys.word(b"A").from[..], &[37, 1, 2]].concat();
+        let (parts, rest) = divide(&keys, cursor(u8::MAX, &at));
+        assert_eq!(rest, None);
+        assert_eq!(parts[0].0[1..], at);
+        for two in parts.windows(2) {
+            let next = two[0].0[0] + 1;
+            assert_eq!(two[1].0[1..], keys.word(&[b'A', next]).from);
         }
-        let share = (limit - all.len()).div_ceil(usize::from(groups));
-        let mut longest = 0;
-        let asked = spans.iter().map(|span| first_rows(kv, now, span, share));
-        for (pairs, next) in futures::future::try_join_all(asked).await? {
-            longest = longest.max(pairs.len());
-            all.extend(pairs);
-            if next.is_some() {
-                return Ok((all, next));
-            }
-        }
-        let Some(behind) = last.checked_add(1) else { return Ok((all, None)) };
-        if all.len() >= limit {
-            return Ok((all, Some(span(behind).from)));
-        }
-        first = behind;
-        groups = if longest * usize::from(GROUPS) < limit - all.len() { GROUPS } else { 1 };
+        assert_eq!(parts[parts.len() - 1].0[0], u8::MAX);
+        let last = [&keys.word(b"A").from[..], &[u8::MAX, 1]].concat();
+        assert_eq!(divide(&keys, cursor(u8::MAX, &last)), (vec![cursor(u8::MAX, &last)], None));
     }
 }

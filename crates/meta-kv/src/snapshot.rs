@@ -48,4 +48,8 @@ impl<K: Kv> Snapshot for Moment<K> {
         let page = look(kv.volume(), scan::page(kv, &self.at, scan, from, limit));
         page.map_err(|error| self.known(error))
     }
+
+    fn divide(&self, cursor: Cursor) -> (Vec<Cursor>, Option<Cursor>) {
+        scan::divide(&self.kv.volume().keys, cursor)
+    }
 }

@@ -1,4 +1,5 @@
-//! TiKV: one client, retries of temporary errors, and two-phase commits.
+//! TiKV: one client, retries of temporary errors, and two-phase commits. Large reads and writes go
+//! straight to the stores.
 
 mod commit;
 mod config;
@@ -10,18 +11,20 @@ mod watch;
 use std::sync::Arc;
 
 use sluice_meta::engine::{ChangeLog, Limits, Notices, Polled, Watch};
-use tikv_client::{Snapshot, Transaction};
+use tikv_client::{Snapshot, TimestampExt as _, Transaction};
 
 use self::config::Config;
 pub use self::store::Tikv;
 use crate::{
     engine::KvEngine,
-    kv::{Changes, Kv, Volume, spawn},
+    kv::{Changes, Kv, Volume, load_in_parts, spawn},
     stored::{Pair, Raw, Result, Span},
 };
 
 /// Operations in one commit: some thousand keys, a few requests to each region.
 const BATCH: usize = 256;
+/// Transactions of one load under way.
+const LOADING: usize = 4;
 
 /// A volume's metadata in a TiKV cluster.
 pub type TikvEngine = KvEngine<Tikv>;
@@ -39,9 +42,7 @@ impl TikvEngine {
 impl Kv for Tikv {
     type Moment = Transaction;
     const NAME: &'static str = "tikv";
-    const PAGE: usize = 1024;
-    /// The client library sends all keys with each part of a transaction.
-    const LOADED: usize = 100;
+    const PAGE: usize = 4096;
     const KEEPS: &'static str = "old versions were given up; all clients should have a longer gc-interval";
 
     fn is_given_up(reason: &str) -> bool {
@@ -60,10 +61,6 @@ impl Kv for Tikv {
         self.transaction().await
     }
 
-    async fn begin_loading(&self) -> Result<Transaction> {
-        self.transaction_in_one_phase().await
-    }
-
     async fn get(&self, at: &Transaction, keys: &[Raw]) -> Result<Vec<Pair>> {
         if keys.is_empty() {
             return Ok(Vec::new());
@@ -76,16 +73,14 @@ impl Kv for Tikv {
     }
 
     async fn page(&self, at: &Transaction, span: &Span, limit: usize, values: bool) -> Result<Vec<Pair>> {
-        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+        let version = at.start_timestamp().version();
+        match self.stores().await?.scan(&span.from, &span.to, version, limit, values).await {
+            Ok(pairs) => return Ok(pairs),
+            Err(error) => tracing::debug!(%error, "the client library repeats a scan"),
+        }
         let read = async |mut snapshot: Snapshot| {
-            let range = span.from.clone()..span.to.clone();
-            Ok(if values {
-                let pairs = snapshot.scan(range, limit).await?;
-                pairs.map(|pair| (pair.0.into(), pair.1)).collect()
-            } else {
-                let keys = snapshot.scan_keys(range, limit).await?;
-                keys.map(|key| (key.into(), Vec::new())).collect()
-            })
+            let pairs = snapshot.scan(span.from.clone()..span.to.clone(), limit as u32).await?;
+            Ok(pairs.map(|pair| (pair.0.into(), pair.1)).collect())
         };
         self.read(at, read).await
     }
@@ -93,6 +88,17 @@ impl Kv for Tikv {
     async fn commit(&self, at: Transaction, mut changes: Changes) -> Result<bool> {
         log::add_lines(self, changes.lines, &mut changes.keys).await?;
         commit::commit(self, at, changes.keys).await
+    }
+
+    async fn load(&self, pairs: Vec<Pair>) -> Result<()> {
+        let pairs = Arc::new(pairs);
+        match self.stores().await?.load(&pairs, LOADING, || self.now()).await {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                tracing::debug!(%error, "the client library repeats a load");
+                load_in_parts(self, Arc::unwrap_or_clone(pairs)).await
+            }
+        }
     }
 
     fn change_log(&self) -> Option<&dyn ChangeLog> {

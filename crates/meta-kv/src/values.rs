@@ -148,9 +148,8 @@ impl Values {
     /// The records of a collection that was read.
     pub(crate) fn list(&self, volume: &Volume, list: List) -> Result<Vec<Row>> {
         let mut rows = Vec::new();
-        let mut add = |key: &[u8], value: &[u8]| {
-            rows_at(volume, key, volume.keys.place(key), value).map(|found| rows.extend(found))
-        };
+        let mut add =
+            |key: &[u8], value: &[u8]| rows_at(volume, key, volume.keys.place(key), value, &mut rows);
         if let Some(key) = volume.keys.locks(list)
             && let Some(value) = self.get(&key)
         {
@@ -164,14 +163,20 @@ impl Values {
     }
 }
 
-/// The records of a key with its value, if one key is enough to decode them. `place` is that of the
-/// key.
-pub(crate) fn rows_at(volume: &Volume, key: &[u8], place: Option<Place>, value: &[u8]) -> Result<Vec<Row>> {
-    let rows = match place {
-        Some(Place::Record(key)) => decode(&key, Some(value), None).map(|row| row.into_iter().collect()),
-        Some(Place::Empty(key)) => decode(&key, None, Some(value)).map(|row| row.into_iter().collect()),
-        Some(Place::Locks(list)) => locks::decode(list, value),
+/// Adds the records of a key with its value to `rows`, if one key is enough to decode them. `place`
+/// is that of the key.
+pub(crate) fn rows_at(
+    volume: &Volume,
+    key: &[u8],
+    place: Option<Place>,
+    value: &[u8],
+    rows: &mut Vec<Row>,
+) -> Result<()> {
+    let found = match place {
+        Some(Place::Record(key)) => decode(&key, Some(value), None).map(|row| rows.extend(row)),
+        Some(Place::Empty(key)) => decode(&key, None, Some(value)).map(|row| rows.extend(row)),
+        Some(Place::Locks(list)) => locks::decode(list, value).map(|found| rows.extend(found)),
         None => Err("a name that is none of the volume format"),
     };
-    rows.map_err(|damage| volume.damaged(key, damage))
+    found.map_err(|damage| volume.damaged(key, damage))
 }

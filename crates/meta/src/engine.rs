@@ -410,6 +410,11 @@ pub trait Snapshot: Send + Sync {
 
     /// As [`Engine::scan`].
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError>;
+
+    /// As [`Engine::divide`].
+    fn divide(&self, cursor: Cursor) -> (Vec<Cursor>, Option<Cursor>) {
+        (Vec::new(), Some(cursor))
+    }
 }
 
 /// An engine that reads from a snapshot, whatever others commit.

@@ -4,13 +4,14 @@
 use crate::{Fault, Source, sources::DEV_CRATES};
 
 /// Each crate with the crates of the workspace that it may use. `cli` may use all that ship.
-const ARROWS: [(&str, &[&str]); 18] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     ("types", &[]),
     ("meta", &["types"]),
     ("net", &["types"]),
+    ("tikv", &[]),
     ("meta-sql", &["types", "meta", "net"]),
     ("meta-redis", &["types", "meta", "net"]),
-    ("meta-kv", &["types", "meta", "net"]),
+    ("meta-kv", &["types", "meta", "net", "tikv"]),
     ("dump", &["types", "meta"]),
     ("console", &["types", "meta"]),
     ("object", &["types"]),
@@ -32,7 +33,7 @@ const KEPT_TO: [(&str, &[&str]); 14] = [
     ("mysql_async", &["meta-sql"]),
     ("redis", &["meta-redis"]),
     ("tikv-client", &["meta-kv"]),
-    ("tonic", &["meta-kv"]),
+    ("tonic", &["meta-kv", "tikv"]),
     ("opendal", &["object"]),
     ("fuser", &[]),
     ("rand", &["types"]),

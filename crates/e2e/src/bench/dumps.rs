@@ -3,7 +3,7 @@
 //! What must stay true: both programs dump the same volume, and what was loaded holds all of it.
 
 use super::{Side, Turn, limit, metadata};
-use crate::rig::{Volume, command};
+use crate::rig::{Engine, Volume, command};
 use anyhow::{Context, ensure};
 use serde_json::Value;
 use std::time::Instant;
@@ -15,6 +15,10 @@ const PER_COMMIT: usize = 5_000;
 pub(super) fn turn(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
     let files = turn.plan.sizes.flat;
     if turn.side == Side::Limit {
+        if turn.engine == Engine::Tikv {
+            let [dump, load] = limit::tikv::rows(&turn.volume()?, files)?.map(Some);
+            return Ok(vec![dump, load, dump, load]);
+        }
         let load = limit::rows(turn, files, PER_COMMIT)?[0].map(|rate| files as f64 / rate);
         return Ok(vec![None, load, None, load]);
     }

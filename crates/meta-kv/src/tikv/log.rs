@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use futures::future::try_join_all;
 use sluice_meta::engine::{ChangeLog, EngineError, LogLine};
-use tikv_client::{Snapshot, TimestampExt};
-use tokio::time::timeout;
+use tikv_client::Snapshot;
 
-use super::{commit::COMMIT_TIMEOUT, error::shown, store::Tikv};
+use super::{
+    commit::COMMIT_TIMEOUT,
+    store::{REQUEST_TIMEOUT, Tikv},
+};
 use crate::{
     keys::Keys,
     kv::{Change, Kv, look, remove_some, run, within},
@@ -25,13 +27,11 @@ const SHARDS: u64 = 64;
 /// Bits of a timestamp below its milliseconds.
 const LOGICAL: u32 = 18;
 /// How long it may take from the first timestamp of a line to its commit.
-const LATE: Duration = TIMEOUT.saturating_add(COMMIT_TIMEOUT);
+const LATE: Duration = REQUEST_TIMEOUT.saturating_add(COMMIT_TIMEOUT);
 /// Lines removed at once.
 const REMOVED: usize = 1000;
 /// Fewest lines of a shard that are read together.
 const FEW: usize = 16;
-/// Longest time for timestamps.
-const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The key of a line.
 fn key(keys: &Keys, number: u64) -> Raw {
@@ -54,13 +54,7 @@ pub(super) async fn add_lines(
     if lines.is_empty() {
         return Ok(());
     }
-    let client = store.client().await?;
-    let given = try_join_all(lines.iter().map(|_| client.current_timestamp()));
-    let given = match timeout(TIMEOUT, given).await {
-        Ok(given) => given.map_err(|error| store.volume.unavailable(shown(&error)))?,
-        Err(_) => return Err(store.volume.unavailable("no timestamps in time")),
-    };
-    let mut numbers: Vec<u64> = given.iter().map(TimestampExt::version).collect();
+    let mut numbers = try_join_all(lines.iter().map(|_| store.now())).await?;
     numbers.sort_unstable();
     let keys = &store.volume.keys;
     changes.extend(

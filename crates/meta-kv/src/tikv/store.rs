@@ -1,7 +1,8 @@
 //! The client of a cluster: its transactions and reads.
 //!
 //! The client library runs background tasks, which must continue between calls: it fetches
-//! timestamps, finishes the second phases of commits, and renews locks.
+//! timestamps, finishes the second phases of commits, and renews locks. Scans, and loads of many
+//! rows, are sent straight to the stores; if that fails, the client library does them.
 
 use std::{
     sync::Arc,
@@ -9,11 +10,12 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use sluice_tikv::Stores;
 use tikv_client::{
     CheckLevel, Config as ClientConfig, Error, Snapshot, Timestamp, TimestampExt, Transaction,
     TransactionClient, TransactionOptions, transaction::ResolveLocksOptions,
 };
-use tokio::sync::OnceCell;
+use tokio::{sync::OnceCell, time::timeout};
 
 use super::{
     config::Config,
@@ -25,7 +27,7 @@ use crate::{
 };
 
 /// Longest wait for one answer of a server.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Largest answer: a page of whole chunks.
 const MAX_ANSWER: usize = 256 << 20;
 /// Most tries of a read before it fails. Each includes the retries of the client library.
@@ -38,7 +40,7 @@ const DEAD_AFTER: Duration = Duration::from_secs(20);
 pub struct Tikv {
     pub(super) config: Config,
     pub(super) volume: Volume,
-    client: OnceCell<TransactionClient>,
+    clients: OnceCell<(TransactionClient, Stores)>,
     cleaned_at: Mutex<Option<Instant>>,
 }
 
@@ -46,43 +48,55 @@ impl Tikv {
     /// For a configuration read before; connects at the first call.
     pub(super) fn new(config: Config) -> Arc<Self> {
         let volume = config.address.volume(config.prefix());
-        let store = Arc::new(Self { config, volume, client: OnceCell::new(), cleaned_at: Mutex::new(None) });
+        let store = Arc::new(Self { config, volume, clients: OnceCell::new(), cleaned_at: Mutex::new(None) });
         if store.config.gc_interval.is_some() {
             spawn(Self::collect_garbage(Arc::downgrade(&store)));
         }
         store
     }
 
+    /// The client library, for all but large reads and writes.
     pub(super) async fn client(&self) -> Result<&TransactionClient> {
+        Ok(&self.clients().await?.0)
+    }
+
+    /// The stores themselves.
+    pub(super) async fn stores(&self) -> Result<&Stores> {
+        Ok(&self.clients().await?.1)
+    }
+
+    async fn clients(&self) -> Result<&(TransactionClient, Stores)> {
         let connect = async || {
             let mut config = ClientConfig::default().with_timeout(REQUEST_TIMEOUT);
             config = config.with_grpc_max_decoding_message_size(MAX_ANSWER);
+            let mut pem = None;
             if let Some([ca, cert, key]) = &self.config.tls {
-                for file in [ca, cert, key] {
-                    let unread = |error| self.volume.refused(format!("{file} cannot be read: {error}"));
-                    std::fs::File::open(file).map_err(unread)?;
-                }
+                let unread = |file, error| self.volume.refused(format!("{file} cannot be read: {error}"));
+                let read = |file| std::fs::read(file).map_err(|error| unread(file, error));
+                pem = Some([read(ca)?, read(cert)?, read(key)?]);
                 config = config.with_security(ca, cert, key);
             }
-            let made = TransactionClient::new_with_config(self.config.address.hosts.clone(), config).await;
-            made.map_err(|error| self.volume.unavailable(shown(&error)))
+            let hosts = &self.config.address.hosts;
+            let made = TransactionClient::new_with_config(hosts.clone(), config).await;
+            let client = made.map_err(|error| self.volume.unavailable(shown(&error)))?;
+            Ok((client, Stores::new(hosts.clone(), pem)))
         };
-        self.client.get_or_try_init(connect).await
+        self.clients.get_or_try_init(connect).await
     }
 
     /// A transaction that reads what is committed now.
     pub(super) async fn transaction(&self) -> Result<Transaction> {
-        self.begun(options()).await
-    }
-
-    /// A transaction that commits in one phase if all of its keys are in one region.
-    pub(super) async fn transaction_in_one_phase(&self) -> Result<Transaction> {
-        self.begun(options().try_one_pc()).await
-    }
-
-    async fn begun(&self, options: TransactionOptions) -> Result<Transaction> {
-        let begun = self.client().await?.begin_with_options(options).await;
+        let begun = self.client().await?.begin_with_options(options()).await;
         begun.map_err(|error| self.volume.unavailable(shown(&error)))
+    }
+
+    /// A new timestamp.
+    pub(super) async fn now(&self) -> Result<u64> {
+        let given = match timeout(REQUEST_TIMEOUT, self.client().await?.current_timestamp()).await {
+            Ok(given) => given.map_err(|error| self.volume.unavailable(shown(&error))),
+            Err(_) => Err(self.volume.unavailable("no timestamp in time")),
+        };
+        given.map(|given| given.version())
     }
 
     /// Reads what was committed when a transaction began. It retries after temporary errors, until

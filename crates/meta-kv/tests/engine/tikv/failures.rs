@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use sluice_meta::{
-    engine::{Commit, Engine, EngineError, Expect, Found, Hold, Read, Step, Write},
+    engine::{Commit, Engine, EngineError, Expect, Found, Hold, Read, Scan, Step, Write},
     schema::{Key, Row},
 };
 use sluice_meta_kv::TikvEngine;
@@ -254,4 +254,32 @@ fn commits_and_reads_of_three_thousand_records() {
     engine.commit(&all).expect("split");
     let Err(EngineError::Conflict(keys)) = engine.commit(&all) else { panic!("gone") };
     assert!(keys.len() >= rows.len());
+}
+
+#[test]
+fn loads_and_scans_that_a_store_refuses_once_are_not_noticed() {
+    let server = own();
+    let engine = server::open(&server.url("v"));
+    let mut loaded = 0;
+    for action in ["drop-before", "drop-after", "busy", "notleader", "epoch"] {
+        let rows: Vec<Row> = (0..1500).map(|at| dir(100 + loaded + at)).collect();
+        server.fault("KvPrewrite", b"", action, 1, "").expect("up");
+        engine.load(&rows).unwrap_or_else(|error| panic!("{action}: {error}"));
+        loaded += rows.len() as u64;
+        server.fault("KvScan", b"", action, 1, "").expect("up");
+        let page = engine.scan(Scan::Inodes, None, 4000).unwrap_or_else(|error| panic!("{action}: {error}"));
+        assert_eq!(page.rows.len() as u64, loaded.min(4000), "{action}");
+    }
+}
+
+#[test]
+fn rows_of_one_region_are_loaded_in_one_phase() {
+    let server = own();
+    let engine = server::open(&server.url("v"));
+    let rows: Vec<Row> = (100..1000).map(dir).collect();
+    server.clear_faults().expect("up");
+    engine.load(&rows).expect("load");
+    let requests = server.requests().expect("up");
+    let count = |method: &str| requests.iter().find(|(of, _)| of == method).map_or(0, |(_, count)| *count);
+    assert_eq!((count("KvPrewrite"), count("KvCommit")), (1, 0), "{requests:?}");
 }

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use sluice_meta::{
-    engine::{Commit, Engine, Write},
+    engine::{Commit, Cursor, Engine, Scan, Write},
     schema::Row,
 };
 use sluice_testkit::server::{Tikv, TikvOptions, TikvRegion};
@@ -32,6 +32,41 @@ fn regions_have_no_gaps_whatever_is_split() {
             found = regions(&server);
         }
     }
+}
+
+/// Some of the rows are loaded while regions are split. The parts of a scan give what the whole
+/// gives.
+#[test]
+fn loads_and_scans_cross_the_borders_of_regions() {
+    let server =
+        Tikv::start(TikvOptions { region_size: 16 << 10, ..TikvOptions::default() }).expect("TiKV starts");
+    let engine = server::open(&server.url("volume"));
+    let xattr = |n: u64| Row::Xattr(Ino(n), Name::stored(b"user.x"), vec![7; 50].into());
+    let rows: Vec<Row> = (1000..5000).map(xattr).collect();
+    engine.load(&rows[..2000]).expect("load");
+    let until = Instant::now() + Duration::from_mins(1);
+    while regions(&server).len() < 4 {
+        assert!(Instant::now() < until, "{:?}", regions(&server));
+    }
+    engine.load(&rows[2000..]).expect("load");
+    let snapshot = engine.snapshot(2).expect("up").expect("snapshots");
+    let scan = |from: Option<&Cursor>| snapshot.scan(Scan::Inodes, from, 500).expect("scan");
+    let first = scan(None);
+    let (parts, rest) = snapshot.divide(first.next.expect("more than a page"));
+    assert!(parts.len() > 4 && rest.is_none(), "{} parts", parts.len());
+    let mut found = first.rows;
+    for part in parts {
+        let mut from = Some(part);
+        while from.is_some() {
+            let page = scan(from.as_ref());
+            found.extend(page.rows);
+            from = page.next;
+        }
+    }
+    let ino = |row: &Row| if let Row::Xattr(ino, ..) = row { Some(*ino) } else { None };
+    let mut inodes: Vec<Ino> = found.iter().filter_map(ino).collect();
+    inodes.sort_unstable();
+    assert_eq!(inodes, (1000..5000).map(Ino).collect::<Vec<_>>());
 }
 
 fn regions(server: &Tikv) -> Vec<TikvRegion> {

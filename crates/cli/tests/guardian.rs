@@ -5,6 +5,7 @@ mod support;
 use std::{
     fs,
     io::{Read, Write},
+    os::unix::fs::FileExt,
     path::Path,
     process::{Child, Stdio},
     thread,
@@ -80,6 +81,38 @@ fn a_successor_serves_what_is_open() {
     ends_well(child);
     assert_eq!(fs::read_dir(&point).expect("the folder below").count(), 0);
     ok(&["fsck", &volume.meta]);
+}
+
+#[test]
+fn a_successor_knows_nothing_of_the_pages_of_open_files() {
+    if no_fuse() {
+        return;
+    }
+    let mut volume = Volume::new(&[]);
+    let (point, child) = volume.serve("mnt", &[]);
+    let other = volume.mount("other", &[]);
+    fs::write(point.join("f"), [1; 16_000]).expect("written");
+    let open = fs::File::open(point.join("f")).expect("opened");
+    let mut content = [0; 16_000];
+    open.read_exact_at(&mut content, 0).expect("read");
+    // Nobody tells the first server of it.
+    fs::write(other.join("f"), [2; 16_000]).expect("written");
+    kill(server(&point));
+    until("the kernel to drop its pages", || {
+        open.read_exact_at(&mut content, 0).expect("read");
+        content == [2; 16_000]
+    });
+    fs::write(other.join("f"), [3; 16_000]).expect("written");
+    assert_eq!(open.metadata().expect("attributes").len(), 16_000);
+    until("the successor to see another state", || {
+        open.metadata().expect("attributes");
+        open.read_exact_at(&mut content, 0).expect("read");
+        content == [3; 16_000]
+    });
+    assert!(fs::read(point.join("f")).expect("read") == [3; 16_000]);
+    drop(open);
+    volume.umount(&point);
+    ends_well(child);
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod before;
 mod files;
 mod kernel_files;
 mod locks;
+mod pages;
 mod translate;
 mod waiting;
 mod xattr;
@@ -78,7 +79,8 @@ impl VolumeFs {
     pub fn notify(&self, notifier: Notifier) {
         let _ = self.notifier.set(notifier.clone());
         let root = self.vfs.root();
-        let number = move |ino: Ino| if ino == root { ROOT } else { ino.0 };
+        let number = move |ino: Ino| number(root, ino);
+        self.drop_stale_pages(&notifier);
         self.vfs.on_invalidate(move |change, certainty| {
             let sure = certainty == Certainty::Changed;
             let notified = match change {
@@ -86,7 +88,7 @@ impl VolumeFs {
                     let tell = if sure { Notifier::inval_entry } else { Notifier::expire_entry };
                     tell(&notifier, number(*dir), OsStr::from_bytes(name))
                 }
-                // Pages stay. The next open of the file drops them if its content changed.
+                // Pages stay. The volume drops those of open files, and the next open others.
                 Change::Node(ino) => notifier.inval_inode(number(*ino), -1, 0),
                 // What the kernel believes of these comes spelt out beside them.
                 Change::Names(_) | Change::Any | Change::Lock(_) => Ok(true),
@@ -101,19 +103,12 @@ impl VolumeFs {
         });
     }
 
-    /// Makes the kernel drop the attributes of a file that changed while it was opened: it reads no
-    /// further than the length it knows. It waits for no request here, so any thread may do this.
-    fn forget_attributes(&self, ino: u64) {
-        if let Some(notifier) = self.notifier.get()
-            && let Err(why) = notifier.inval_inode(ino, -1, 0)
-        {
-            tracing::debug!("the kernel could not be told of changed attributes: {why}");
-        }
-    }
-
     /// What to ask the kernel for.
     pub fn features(&self) -> Features {
         let features = Features::DEFAULT.with(Features::DONT_MASK).with(Features::HANDLE_KILLPRIV_V2);
+        // With it, the kernel would drop pages that it wrote itself, because their file has another
+        // mtime by then. Without both it and EXPLICIT_INVAL_DATA, a new length still drops pages.
+        let features = features.without(Features::AUTO_INVAL_DATA);
         if self.vfs.has_acl() { features.with(Features::POSIX_ACL) } else { features }
     }
 
@@ -124,7 +119,7 @@ impl VolumeFs {
 
     /// What the kernel calls an inode.
     fn number(&self, ino: Ino) -> u64 {
-        if ino == self.vfs.root() { ROOT } else { ino.0 }
+        number(self.vfs.root(), ino)
     }
 
     /// Runs an operation for the caller of a request, until it is done or interrupted. If it is
@@ -201,6 +196,11 @@ impl VolumeFs {
         )?;
         Ok(self.entry(parent, &made))
     }
+}
+
+/// What the kernel calls an inode below `root`.
+fn number(root: Ino, ino: Ino) -> u64 {
+    if ino == root { ROOT } else { ino.0 }
 }
 
 /// One line of the access log with nothing but arguments.

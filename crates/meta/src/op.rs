@@ -2,12 +2,13 @@
 
 use std::fmt;
 
-use sluice_types::Ino;
+use sluice_types::{Attr, Ino};
 use smallvec::SmallVec;
 
 pub use crate::at::At;
 use crate::{
     effect_log::Effect,
+    engine::Hold,
     view::{Stop, View},
 };
 
@@ -86,6 +87,40 @@ impl<O: Op> Op for UnderLocks<O> {
     }
 
     fn effect(&self, out: &O::Out) -> Option<Effect> {
+        self.op.effect(out)
+    }
+}
+
+/// An operation that holds a node with [`Hold::Lock`], as all do that change its attributes. Also
+/// returns the attributes that it found: whoever knows them knows that nobody else changed the node
+/// in between.
+#[derive(Clone, Debug)]
+pub struct WithBefore<O> {
+    /// The operation.
+    pub op: O,
+    /// The node.
+    pub ino: Ino,
+}
+
+impl<O: Op> Op for WithBefore<O> {
+    type Out = (O::Out, Option<Attr>);
+    const NAME: &'static str = O::NAME;
+
+    fn conflict_keys(&self) -> ConflictKeys {
+        self.op.conflict_keys()
+    }
+
+    fn fences(&self) -> Option<i64> {
+        self.op.fences()
+    }
+
+    fn run(&self, view: &mut View<'_>) -> Result<Self::Out, Stop> {
+        // A view does not show what the operation itself writes.
+        let out = self.op.run(view)?;
+        Ok((out, view.node(self.ino, Hold::Lock)?))
+    }
+
+    fn effect(&self, (out, _): &Self::Out) -> Option<Effect> {
         self.op.effect(out)
     }
 }

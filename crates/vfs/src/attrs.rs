@@ -148,7 +148,7 @@ impl Vfs {
         }
         let op = SetAttr { ino, changes, caller: caller.clone() };
         let moment = self.cache().moment();
-        let attr = self.cache().change(ino, || self.meta.run(op, interrupt), |attr| *attr)?;
+        let attr = self.index.change(ino, op, interrupt, |attr| *attr, || ())?;
         Ok(self.shown(ino, attr, moment, interrupt))
     }
 

@@ -4,7 +4,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU8, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
 };
 
 use parking_lot::RwLock;
@@ -33,6 +33,8 @@ pub(crate) struct FileHandle {
     pub(crate) locks: Arc<HandleLocks>,
     /// Whether `execve(2)` opened it: it is closed when the program ends.
     pub(crate) runs: bool,
+    /// Whether a request came through it.
+    pub(crate) used: AtomicBool,
     /// Which calls still have to report that data was lost with the previous process.
     pub(crate) unreported: AtomicU8,
 }

@@ -10,10 +10,10 @@ use rustc_hash::FxHashMap;
 use sluice_data::ChunkIndex;
 use sluice_meta::{
     Interrupt, Meta,
-    op::UnderLocks,
+    op::{Op, UnderLocks, WithBefore},
     ops::{chunks::ReadChunk, compact::Compact, write::Write},
 };
-use sluice_types::{FsError, FsResult, Ino, Slice, Time};
+use sluice_types::{Attr, FsError, FsResult, Ino, Slice, Time};
 
 use crate::{journal::Journal, meta_cache::MetaCache};
 
@@ -99,6 +99,26 @@ impl MetaIndex {
         let _ = self.journal.set(journal);
     }
 
+    /// Runs an operation that changes the attributes of `ino`, and caches those that it leaves.
+    /// Calls `ended` as soon as the operation has ended, be it with an error.
+    pub(crate) fn change<O: Op>(
+        &self,
+        ino: Ino,
+        op: O,
+        interrupt: &Interrupt,
+        attr: impl Fn(&O::Out) -> Attr,
+        ended: impl FnOnce(),
+    ) -> FsResult<O::Out> {
+        let run = || {
+            let done = self.meta.run(WithBefore { op, ino }, interrupt);
+            ended();
+            let (out, before) = done?;
+            self.cache.pages_changed(ino, before.as_ref(), &attr(&out));
+            Ok(out)
+        };
+        self.cache.change(ino, run, &attr)
+    }
+
     fn read_records(&self, ino: Ino, index: u32, interrupt: &Interrupt) -> FsResult<Arc<[Slice]>> {
         let asked = self.cache.begin_chunk_read(ino);
         let list = self.meta.read(&ReadChunk { ino, index }, interrupt).map_err(stale)?;
@@ -138,13 +158,9 @@ impl ChunkIndex for MetaIndex {
         let op = Write { ino, index, slices: records.to_vec(), mtime };
         let fences = self.cache.file(ino).and_then(|file| file.locked_since());
         let write = UnderLocks { op, fences };
-        let commit = || {
-            let committed = self.meta.run(write, &Interrupt::never());
-            // Even after an error, because it may have been committed.
-            self.cache.chunk_changed(ino, index);
-            committed
-        };
-        self.cache.change(ino, commit, |attr| *attr).map_err(stale)?;
+        // Even after an error, because it may have been committed.
+        let ended = || self.cache.chunk_changed(ino, index);
+        self.change(ino, write, &Interrupt::never(), |attr| *attr, ended).map_err(stale)?;
         let count = self.counts.lock().add((ino, index), records.len() as u32);
         match count {
             Some(count) => Ok(count),

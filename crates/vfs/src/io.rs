@@ -52,6 +52,7 @@ impl Vfs {
             Handle::Dir(_) => return Err(FsError::IsDir),
         };
         self.locks_hold(&handle)?;
+        self.used(&handle);
         let length = self.length(&handle.file, interrupt)?;
         let pieces = handle.reader.read(offset, size, length, interrupt)?;
         self.touch(&handle.file);
@@ -76,6 +77,7 @@ impl Vfs {
         };
         let writer = handle.writer.as_ref().ok_or(FsError::BadFd)?;
         self.locks_hold(&handle)?;
+        self.used(&handle);
         let file = &handle.file;
         self.discard_under_lost_locks(file)?;
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= MAX_FILE_SIZE);
@@ -106,7 +108,7 @@ impl Vfs {
         if file.attr().is_none_or(|attr| attr.mode & 0o6000 != 0) {
             let changes = Changes { kill_suid: true, ..Changes::default() };
             let op = SetAttr { ino: file.ino, changes, caller: Caller::client() };
-            self.cache().change(file.ino, || self.meta.run(op, interrupt), |attr| *attr)?;
+            self.index.change(file.ino, op, interrupt, |attr| *attr, || ())?;
         }
         Ok(())
     }
@@ -231,12 +233,7 @@ impl Vfs {
         let _content = wait::write(&file.content_lock);
         self.flush_ino(ino)?;
         let op = UnderLocks { op: Fallocate { ino, what, offset, length }, fences: handle.locks.since() };
-        let run = || {
-            let done = self.meta.run(op, interrupt);
-            self.cache().content_changed(ino);
-            done
-        };
-        self.cache().change(ino, run, |attr| *attr)?;
+        self.index.change(ino, op, interrupt, |attr| *attr, || self.cache().content_changed(ino))?;
         Ok(())
     }
 
@@ -278,12 +275,8 @@ impl Vfs {
             length: length.min(most),
         };
         let op = UnderLocks { op, fences };
-        let run = || {
-            let copied = self.meta.run(op, interrupt);
-            self.cache().content_changed(target.ino);
-            copied
-        };
-        let copied = self.cache().change(target.ino, run, |copied| copied.attr)?;
+        let ended = || self.cache().content_changed(target.ino);
+        let copied = self.index.change(target.ino, op, interrupt, |copied| copied.attr, ended)?;
         drop((one, two, other));
         Ok(copied.length)
     }

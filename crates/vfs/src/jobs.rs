@@ -43,7 +43,7 @@ impl BlockSink for Sink {
 /// The background threads of a mount.
 pub(crate) struct Jobs {
     queue: DeleteQueue,
-    stops: Vec<Interrupt>,
+    stops: Mutex<Vec<Interrupt>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Instead of threads.
     scheduled: Vec<Scheduled>,
@@ -54,7 +54,7 @@ impl Jobs {
     pub(crate) fn start(meta: &Arc<Meta>, data: &Arc<DataStore>, config: &VfsConfig) -> Self {
         let mut jobs = Self {
             queue: DeleteQueue::default(),
-            stops: Vec::new(),
+            stops: Mutex::default(),
             threads: Mutex::default(),
             scheduled: Vec::new(),
             stopped: AtomicBool::new(false),
@@ -99,7 +99,7 @@ impl Jobs {
         config: &VfsConfig,
     ) {
         let stop = Interrupt::never();
-        self.stops.push(stop.clone());
+        self.stops.lock().push(stop.clone());
         self.scheduled.push(timetable.add(config.heartbeat, {
             let (meta, config) = (Arc::clone(meta), config.clone());
             move || beat(&meta, &config).then_some(config.heartbeat)
@@ -143,9 +143,10 @@ impl Jobs {
         }));
     }
 
-    fn spawn(&mut self, name: &str, run: impl FnOnce(Interrupt) + Send + 'static) {
+    /// Starts a thread that ends with the others.
+    pub(crate) fn spawn(&self, name: &str, run: impl FnOnce(Interrupt) + Send + 'static) {
         let stop = Interrupt::never();
-        self.stops.push(stop.clone());
+        self.stops.lock().push(stop.clone());
         match wait::spawn(name, move || run(stop)) {
             Ok(thread) => self.threads.lock().push(thread),
             Err(error) => tracing::error!(%error, "background thread {name} could not be started"),
@@ -163,7 +164,7 @@ impl Jobs {
         }
         self.queue.drain(STOP_TIMEOUT);
         self.queue.close();
-        self.stops.iter().for_each(Interrupt::set);
+        self.stops.lock().iter().for_each(Interrupt::set);
         self.scheduled.iter().chain(self.queue.task()).for_each(Scheduled::end);
         for thread in self.threads.lock().drain(..) {
             if thread.thread().id() != thread::current().id() && wait::join(thread).is_err() {
@@ -177,7 +178,7 @@ impl Jobs {
     /// Makes all background work end, without a wait. Deletions that are not done stay on record.
     pub(crate) fn leave(&self) {
         self.queue.close();
-        self.stops.iter().for_each(Interrupt::set);
+        self.stops.lock().iter().for_each(Interrupt::set);
         self.scheduled.iter().chain(self.queue.task()).for_each(Scheduled::cancel);
     }
 }

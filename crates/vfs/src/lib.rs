@@ -44,6 +44,7 @@ mod timed_query;
 mod tree_requests;
 mod trees;
 mod vfs;
+mod watch;
 mod work;
 mod xattr;
 

@@ -116,9 +116,10 @@ impl Vfs {
         let Ok(handle) = self.handles.file(fh) else { return Ok(false) };
         let as_it_was = handle.file.attr();
         let attr = self.fetch(handle.file.ino, interrupt)?;
-        Ok(as_it_was.is_none_or(|before| {
+        let changed = as_it_was.is_none_or(|before| {
             (before.mtime, before.ctime, before.length) != (attr.mtime, attr.ctime, attr.length)
-        }))
+        });
+        Ok(changed || self.cache().drops_pages(handle.file.ino))
     }
 
     /// Stores what was written under the lock, because the next holder must see it. The next fsync

@@ -46,6 +46,10 @@
 //! Attributes of files that are not open, if they are kept, are forgotten with each change of the
 //! file, whoever made it. An answer of the engine sets them.
 //!
+//! The kernel's pages of a file (`kernel_pages`) are stale if somebody else changed the file.
+//! `Node` and `Any`, the state that a change by this client found (`pages_changed`), and an answer
+//! of the engine (`pages_seen`) say so. Then the kernel drops the pages, or the next open does.
+//!
 //! When an event *marks* an inode, nothing that was read before the mark is used any more: its
 //! attributes in pages of listings and of the lookup prefetch, and results that are still on their
 //! way. Hints about directories are never dropped, because they are allowed to be wrong.
@@ -56,6 +60,7 @@ mod chunk_records;
 mod dir_attributes;
 mod dir_hints;
 mod kernel_cache;
+mod kernel_pages;
 mod lookup_prefetch;
 mod moment;
 mod open_files;
@@ -68,8 +73,8 @@ use sluice_types::{Attr, Ino, wait};
 
 use self::{
     changes::Changes, chunk_records::ChunkRecords, dir_attributes::DirAttributes, dir_hints::DirHints,
-    kernel_cache::KernelCache, lookup_prefetch::LookupPrefetch, open_files::OpenFiles,
-    removed_nodes::RemovedNodes,
+    kernel_cache::KernelCache, kernel_pages::KernelPages, lookup_prefetch::LookupPrefetch,
+    open_files::OpenFiles, removed_nodes::RemovedNodes,
 };
 pub(crate) use self::{
     lookup_prefetch::{MAX_PREFETCHED, Page},
@@ -88,6 +93,7 @@ pub(crate) struct MetaCache {
     hints: DirHints,
     prefetch: LookupPrefetch,
     kernel: KernelCache,
+    pages: KernelPages,
 }
 
 impl MetaCache {
@@ -238,6 +244,7 @@ impl MetaCache {
         self.open.forget_closed(ino);
         if let Some(file) = self.open.get(ino) {
             file.changed_elsewhere(now);
+            self.drop_pages(ino);
         }
     }
 

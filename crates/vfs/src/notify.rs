@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use sluice_meta::schema::Change;
+use sluice_types::Ino;
 
 use crate::invalidate::Certainty;
 use crate::vfs::Vfs;
+use crate::watch::watch_open_files;
 
 impl Vfs {
     /// Sets the function that is called for changes that the kernel did not request: names that are
@@ -27,6 +29,28 @@ impl Vfs {
                 }
             }
         }));
+    }
+
+    /// Sets the function that makes the kernel drop all pages of a file that somebody else changed
+    /// while it is open. It must return at once. [`Self::pages_dropped`] follows from a thread that
+    /// no request needs. Call this once.
+    pub fn on_stale_pages(&self, drop_pages: impl Fn(Ino) + Send + Sync + 'static) {
+        self.cache().on_stale_pages(drop_pages);
+        if !self.meta.follows_others() {
+            let index = Arc::clone(&self.index);
+            self.jobs.spawn("sluice-watch", move |stop| watch_open_files(&index, &stop));
+        }
+    }
+
+    /// The kernel has dropped the pages of a file.
+    pub fn pages_dropped(&self, ino: Ino) {
+        self.cache().pages_dropped(ino);
+    }
+
+    /// The kernel's pages of an open file are wrong, whoever changed it. Makes the kernel drop
+    /// them.
+    pub fn drop_pages(&self, ino: Ino) {
+        self.cache().drop_pages(ino);
     }
 
     /// Handles a change that the kernel did not request. Returns whether the kernel had it cached.

@@ -6,7 +6,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU8, Ordering},
+    atomic::{AtomicBool, AtomicU8, Ordering},
 };
 
 use sluice_data::OpenWriter;
@@ -282,21 +282,18 @@ impl Vfs {
     ) -> FsResult<Attr> {
         let op = Truncate { ino, length, opened, kill_suid, caller: caller.clone() };
         let op = UnderLocks { op, fences: handle.and_then(|handle| handle.locks.since()) };
-        let run = || {
-            let truncated = self.meta.run(op, interrupt);
-            self.cache().content_changed(ino);
-            truncated
-        };
-        self.cache().change(ino, run, |attr| *attr)
+        self.index.change(ino, op, interrupt, |attr| *attr, || self.cache().content_changed(ino))
     }
 
     fn opened(&self, mut opening: Opening<'_>, attr: &Attr, flags: i32, interrupt: &Interrupt) -> Opened {
         opening.done = true;
         let ino = opening.file.ino;
         let file = Arc::clone(&opening.file);
-        // Reads from the kernel's pages do not set the access time.
-        let keep_cache = self.cache().same_as_at_last_open(ino, attr) && !self.access_is_due(attr);
         let fh = self.new_handle();
+        // Reads from the kernel's pages do not set the access time. After a truncation there is
+        // nothing to keep.
+        let may_keep = flags & libc::O_TRUNC == 0 && !self.access_is_due(attr);
+        let keep_cache = self.cache().pages_opened(ino, attr, fh, may_keep);
         self.insert_file(fh, file, flags);
         if let Some(journal) = &self.config.journal {
             journal.opened(fh, ino, flags, interrupt.asked().map_or(0, |asked| asked.unique));
@@ -319,7 +316,8 @@ impl Vfs {
         let runs = flags & FMODE_EXEC != 0;
         file.running.fetch_add(u32::from(runs), Ordering::Relaxed);
         let (reader, locks, unreported) = (self.data.reader(file.ino), Arc::default(), AtomicU8::new(0));
-        let handle = Arc::new(FileHandle { fh, file, reader, writer, locks, runs, unreported });
+        let used = AtomicBool::new(false);
+        let handle = Arc::new(FileHandle { fh, file, reader, writer, locks, runs, used, unreported });
         self.handles.insert(fh, Handle::File(Arc::clone(&handle)));
         handle
     }
@@ -331,7 +329,9 @@ impl Vfs {
     /// because this may be the descriptor of a child process that ignores the result.
     pub fn flush(&self, fh: u64, owner: u64) -> FsResult<()> {
         let Handle::File(handle) = self.handles.get(fh)? else { return Ok(()) };
+        self.used(&handle);
         let flushed = handle.writer.as_ref().map_or(Ok(()), OpenWriter::flush);
+        self.stored(&handle, &flushed);
         self.release_plocks(&handle.file, owner);
         flushed.and_then(|()| self.report_lost(&handle, true))
     }
@@ -344,7 +344,9 @@ impl Vfs {
                 // A caller that was interrupted gets no report of a failure.
                 let reported = || !interrupt.is_set();
                 if let Some(writer) = &handle.writer {
-                    writer.fsync(reported)?;
+                    let stored = writer.fsync(reported);
+                    self.stored(&handle, &stored);
+                    stored?;
                 } else if let Some(writer) = self.data.find_writer(handle.file.ino) {
                     writer.fsync(reported)?;
                 } else {
@@ -379,7 +381,9 @@ impl Vfs {
             }
         };
         let ino = handle.file.ino;
+        self.used(&handle);
         let flushed = handle.writer.as_ref().map_or(Ok(()), OpenWriter::flush);
+        self.stored(&handle, &flushed);
         if let Some(owner) = flock_owner {
             self.release_flock(ino, owner);
         }
@@ -395,9 +399,26 @@ impl Vfs {
     /// with this one.
     pub fn cancel_open(&self, fh: u64) -> FsResult<()> {
         if let Ok(Handle::File(handle)) = self.handles.get(fh) {
-            self.cache().forget_last_open(handle.file.ino);
+            // The kernel drops no pages for it.
+            handle.used.store(true, Ordering::Relaxed);
+            self.cache().doubt_pages(handle.file.ino);
         }
         self.release(fh, None)
+    }
+
+    /// A request came through a handle. So the kernel has the answer to the open.
+    pub(crate) fn used(&self, handle: &FileHandle) {
+        if !handle.used.load(Ordering::Relaxed) {
+            handle.used.store(true, Ordering::Relaxed);
+            self.cache().pages_confirmed(handle.file.ino, handle.fh);
+        }
+    }
+
+    /// Written data was stored, or not: then the kernel has pages that are not in the file.
+    fn stored(&self, handle: &FileHandle, stored: &FsResult<()>) {
+        if stored.is_err() {
+            self.cache().drop_pages(handle.file.ino);
+        }
     }
 
     /// One handle less of a file.

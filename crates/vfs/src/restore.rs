@@ -44,6 +44,7 @@ impl Vfs {
             }
             let open = self.cache().opened(file.ino);
             self.meta.register_open(file.ino);
+            self.cache().pages_restored(file.ino);
             let handle = self.insert_file(file.fh, open, file.flags);
             let mut unreported = past.unreported.get(&file.fh).copied().unwrap_or(0);
             if past.dirty.contains(&file.ino) && handle.writer.is_some() {

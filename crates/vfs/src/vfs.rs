@@ -32,6 +32,9 @@ use crate::{
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The same if a successor takes over, for which programs wait.
 pub(crate) const SETTLE_TIMEOUT_OF_UPGRADE: Duration = Duration::from_secs(2);
+/// How long an answer waits until the kernel has dropped stale pages. The kernel may itself wait
+/// for reads that wait for the object store.
+const PAGES_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A mounted volume.
 pub struct Vfs {
@@ -179,6 +182,10 @@ impl Vfs {
         // `learn` include it.
         let end = self.data.dirty_end(ino);
         let known = self.cache().learn(ino, attr, moment);
+        if self.cache().pages_seen(ino, &attr, moment) {
+            // Whoever sees that the file changed finds its new content.
+            self.cache().await_pages_dropped(ino, PAGES_TIMEOUT);
+        }
         let attr = known.unwrap_or_else(|| self.fetch(ino, interrupt).unwrap_or(attr));
         self.with_dirty(ino, attr, end)
     }

@@ -5,7 +5,7 @@ use std::{sync::Arc, thread};
 
 use sluice_vfs::{Journal, Restored};
 
-use super::{VolumeFs, files::forget_pages};
+use super::{VolumeFs, pages::forget_pages};
 use crate::{call::Underway, notify::Notifier, session::Session};
 
 impl VolumeFs {
@@ -27,11 +27,12 @@ impl VolumeFs {
     pub fn forget_before(&self, notifier: Notifier, restored: Restored) {
         let fs = self.clone();
         let tell = move || {
-            for ino in restored.lost {
-                forget_pages(&notifier, fs.number(ino));
+            for ino in &restored.open {
+                let _ = notifier.inval_inode(fs.number(*ino), -1, 0);
             }
-            for ino in restored.open {
-                let _ = notifier.inval_inode(fs.number(ino), -1, 0);
+            // Nobody knows whether other clients changed the open files meanwhile.
+            for ino in restored.lost.into_iter().chain(restored.open) {
+                forget_pages(&notifier, fs.number(ino));
             }
             // Older kernels cannot do this. There, entries expire after their normal time.
             let _ = notifier.inc_epoch();

@@ -11,7 +11,6 @@ use crate::{
     args::{CopyFileRange, Create, Fallocate, Ioctl, Read, SetAttr, Write},
     errno::{Errno, Result},
     filesystem::Request,
-    notify::Notifier,
     reply::{Entry, OpenFlags, Opened, ReadBuffer},
 };
 
@@ -190,20 +189,12 @@ impl VolumeFs {
             let _ = write!(text, "({ino},{},{at},{fh})", data.len());
         })?;
         self.kernel_files.wrote(ino, offset + u64::from(written));
-        if placed != offset {
-            self.forget_pages(ino);
+        // These pages are at the wrong offset, or the kernel has read what was there before the
+        // write, which went past the pages.
+        if placed != offset || passes_pages(flags) {
+            self.vfs.drop_pages(self.ino(ino));
         }
         Ok(written)
-    }
-
-    /// Drops the kernel's pages of a file, because some are at the wrong offset. The kernel holds
-    /// them until the request is answered, so another thread does it.
-    pub(super) fn forget_pages(&self, ino: u64) {
-        let Some(notifier) = self.notifier.get().cloned() else { return };
-        let tell = move || forget_pages(&notifier, ino);
-        if let Err(why) = std::thread::Builder::new().name("fuse-forget".into()).spawn(tell) {
-            tracing::warn!(%why, ino, "no thread to tell the kernel that pages of a file are no longer right");
-        }
     }
 
     pub(super) fn list(
@@ -299,28 +290,26 @@ impl VolumeFs {
     }
 }
 
-/// Drops the kernel's pages and attributes of a file, from a thread that no request needs.
-pub(super) fn forget_pages(notifier: &Notifier, ino: u64) {
-    if let Err(why) = notifier.inval_inode(ino, 0, 0) {
-        tracing::warn!(%why, ino, "the kernel keeps pages of a file that are no longer right until it is opened again");
-    }
-}
-
 /// Converts stored flags with a table.
 fn shown_flags(flags: AttrFlags, table: &[(u32, u8)]) -> u32 {
     table.iter().filter(|(_, bit)| flags.has(*bit)).map(|(flag, _)| flag).sum()
 }
 
+/// Whether writes through a file that was opened with `flags` pass the kernel's pages. The kernel
+/// sends several parts of one large direct write at once, unless the file has no pages at all
+/// (`DIRECT_IO`). Parts of an append must come in order.
+fn passes_pages(flags: i32) -> bool {
+    flags & libc::O_APPEND != 0 && flags & libc::O_DIRECT != 0
+}
+
 /// The reply to an open with `flags`.
 fn to_opened(opened: sluice_vfs::Opened, flags: i32) -> Opened {
-    // The kernel sends several parts of one large direct write at once, unless the file has no
-    // pages at all (`DIRECT_IO`). Parts of an append must come in order.
-    let appends_past_pages = flags & libc::O_APPEND != 0 && flags & libc::O_DIRECT != 0;
+    let direct = opened.direct || passes_pages(flags);
     let mut flags = OpenFlags::NONE;
     for (on, flag) in [
         (opened.keep_cache, OpenFlags::KEEP_CACHE),
         (opened.no_flush, OpenFlags::NOFLUSH),
-        (opened.direct || appends_past_pages, OpenFlags::DIRECT_IO),
+        (direct, OpenFlags::DIRECT_IO),
     ] {
         if on {
             flags = flags | flag;

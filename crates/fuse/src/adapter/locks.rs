@@ -15,7 +15,7 @@ use std::{
 use sluice_types::{Caller, FsError, FsResult, Ino};
 use sluice_vfs::{FlockKind, Interrupt, OpKind, Plock, PlockRange, Vfs};
 
-use super::{VolumeFs, args, files::forget_pages, translate, waiting::Waiter};
+use super::{VolumeFs, args, pages::forget_pages, translate, waiting::Waiter};
 use crate::{
     args::{Lock, LockArgs, LockKind},
     call::Reply,

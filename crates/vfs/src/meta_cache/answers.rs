@@ -33,20 +33,18 @@ impl MetaCache {
         self.open.get(ino)
     }
 
+    /// Up to `most` open files, those after `last` in the order of their numbers.
+    pub(crate) fn some_open_files(&self, last: Ino, most: usize) -> Vec<Ino> {
+        let mut open = self.open.inos();
+        open.retain(|ino| *ino > last);
+        open.sort_unstable();
+        open.truncate(most);
+        open
+    }
+
     /// How many files are open.
     pub(crate) fn open_files(&self) -> usize {
         self.open.count()
-    }
-
-    /// Whether a file that is being opened is unchanged since its last open. Remembers its present
-    /// state.
-    pub(crate) fn same_as_at_last_open(&self, ino: Ino, attr: &Attr) -> bool {
-        self.open.same_as_at_last_open(ino, attr)
-    }
-
-    /// The next open of a file is not compared with the last one.
-    pub(crate) fn forget_last_open(&self, ino: Ino) {
-        self.open.forget_last_open(ino);
     }
 
     /// Attributes of a directory as a change here left them, no older than `ttl`, and how long they
@@ -160,5 +158,81 @@ impl MetaCache {
     /// list to use.
     pub(crate) fn keep_chunk(&self, ino: Ino, index: u32, asked: u64, list: Vec<Slice>) -> Arc<[Slice]> {
         self.chunks.keep(ino, index, asked, list)
+    }
+}
+
+/// Pages of the kernel.
+impl MetaCache {
+    /// Sets the function that makes the kernel drop all pages of a file. It returns at once, and
+    /// [`Self::pages_dropped`] follows. Only the first call counts.
+    pub(crate) fn on_stale_pages(&self, tell: impl Fn(Ino) + Send + Sync + 'static) {
+        self.pages.on_stale(tell);
+    }
+
+    /// Handle `fh` opens a file. Returns whether the kernel keeps its pages: only if it `may`, and
+    /// if nobody else changed the file since the kernel began to collect them.
+    pub(crate) fn pages_opened(&self, ino: Ino, attr: &Attr, fh: u64, may: bool) -> bool {
+        self.pages.opened(ino, attr, (fh, may), |ino| self.open.get(ino).is_some())
+    }
+
+    /// The kernel has the answer to the open of `fh`.
+    pub(crate) fn pages_confirmed(&self, ino: Ino, fh: u64) {
+        self.pages.confirmed(ino, fh);
+    }
+
+    /// A previous process opened this file.
+    pub(crate) fn pages_restored(&self, ino: Ino) {
+        self.pages.restored(ino);
+    }
+
+    /// This client changed a file that it found with the attributes `before`.
+    pub(crate) fn pages_changed(&self, ino: Ino, before: Option<&Attr>, after: &Attr) {
+        if self.pages.changed(ino, before, after) {
+            self.content_changed(ino);
+            self.drop_pages_if_open(ino);
+        }
+    }
+
+    /// The engine was asked for attributes of a file at `asked`, and returned these. Returns
+    /// whether the kernel drops its pages because somebody else changed the file.
+    pub(crate) fn pages_seen(&self, ino: Ino, attr: &Attr, asked: Moment) -> bool {
+        // An answer from before a change by this client says nothing of others.
+        let changed = !self.changed_since(ino, asked) && self.pages.seen(ino, attr);
+        changed && self.drop_pages_if_open(ino)
+    }
+
+    /// The next open drops the kernel's pages of a file.
+    pub(crate) fn doubt_pages(&self, ino: Ino) {
+        self.pages.doubt(ino);
+    }
+
+    /// The kernel's pages of an open file are wrong, or may be.
+    pub(crate) fn drop_pages(&self, ino: Ino) {
+        self.pages.doubt(ino);
+        self.pages.begin_drop(ino);
+    }
+
+    /// Without a handle, the next open sees whether the pages are stale.
+    fn drop_pages_if_open(&self, ino: Ino) -> bool {
+        let is_open = self.open.get(ino).is_some();
+        if is_open {
+            self.pages.begin_drop(ino);
+        }
+        is_open
+    }
+
+    /// The kernel has dropped the pages of a file.
+    pub(crate) fn pages_dropped(&self, ino: Ino) {
+        self.pages.end_drop(ino);
+    }
+
+    /// Whether the kernel is about to drop the pages of a file.
+    pub(crate) fn drops_pages(&self, ino: Ino) -> bool {
+        self.pages.is_dropping(ino)
+    }
+
+    /// Waits until the kernel has dropped the pages of a file, but no longer than `timeout`.
+    pub(crate) fn await_pages_dropped(&self, ino: Ino, timeout: Duration) {
+        self.pages.await_drop(ino, timeout);
     }
 }

@@ -19,8 +19,8 @@ use sluice_types::{Attr, Ino, Time, wait};
 
 use crate::handle_locks::HandleLocks;
 
-/// Files whose state at their last open is kept, and files that are not open whose attributes are.
-const MAX_OPENED: usize = 1 << 16;
+/// Files that are not open whose attributes are kept.
+const MAX_CLOSED: usize = 1 << 16;
 
 /// All open files.
 #[derive(Default)]
@@ -28,8 +28,6 @@ pub(super) struct OpenFiles {
     files: Mutex<Files>,
     /// Whether attributes of files that are not open are kept.
     keeps_closed: AtomicBool,
-    /// The state of files at their last open: mtime, ctime and length.
-    opened: Mutex<FxHashMap<Ino, (Time, Time, u64)>>,
 }
 
 #[derive(Default)]
@@ -41,7 +39,7 @@ struct Files {
 
 impl Files {
     fn keep_closed(&mut self, ino: Ino, attr: Attr, at: Instant) {
-        if self.closed.len() >= MAX_OPENED {
+        if self.closed.len() >= MAX_CLOSED {
             self.closed.clear();
         }
         self.closed.insert(ino, (attr, at));
@@ -216,22 +214,6 @@ impl OpenFiles {
     /// How many are open.
     pub(super) fn count(&self) -> usize {
         self.files.lock().open.len()
-    }
-
-    /// Remembers the state of a file at an open. Returns whether it is the same as at the last
-    /// open. A program may set back the mtime after a change, but not the ctime.
-    pub(super) fn same_as_at_last_open(&self, ino: Ino, attr: &Attr) -> bool {
-        let mut opened = self.opened.lock();
-        if opened.len() >= MAX_OPENED {
-            opened.clear();
-        }
-        let now = (attr.mtime, attr.ctime, attr.length);
-        opened.insert(ino, now) == Some(now)
-    }
-
-    /// Drops the state of a file at its last open.
-    pub(super) fn forget_last_open(&self, ino: Ino) {
-        self.opened.lock().remove(&ino);
     }
 }
 

@@ -42,6 +42,11 @@ impl Reader<'_> {
         redis::from_redis_value(self.errors.sound(answer)?).map_err(|_| self.errors.unexpected("a read"))
     }
 
+    /// The error for a key or a field that no record has.
+    pub(crate) fn not_of_the_format(self, key: &[u8], field: &[u8]) -> EngineError {
+        self.errors.corrupt(named(key, field), "a name that is none of the volume format")
+    }
+
     /// The record with these cells.
     pub(crate) fn row(self, key: &Key, cells: &mut [Cell]) -> Result<Option<Row>, EngineError> {
         decode(key, cells).map_err(|damage| {
@@ -64,10 +69,7 @@ impl Reader<'_> {
                 // A member exists, and has no value.
                 Some(key) if form.values == 0 => self.row(&key, &mut [Some(Vec::new())]),
                 Some(key) => self.row(&key, values),
-                None => {
-                    let reason = "a name that is none of the volume format";
-                    Err(self.errors.corrupt(named(key, field), reason))
-                }
+                None => Err(self.not_of_the_format(key, field)),
             };
             match row {
                 Ok(row) => rows.extend(row),

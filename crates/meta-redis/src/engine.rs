@@ -205,14 +205,17 @@ impl Engine for RedisEngine {
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
         let keys = self.keys()?;
-        if scan == Scan::Inodes {
-            return mixed::page(&self.pool, self.reader()?, from, limit);
+        let words = mixed::words(scan);
+        if !words.is_empty() {
+            return mixed::Pass { pool: &self.pool, reader: self.reader()?, words, limit }.page(from);
         }
         // Cursors are valid for one server process only. For another one the scan starts again.
         let refused = || self.pool.errors().refused("the cursor is not of this scan");
         let request = |process| scan::Request::new(keys, scan, from, limit, process).ok_or_else(refused);
         request(0)?;
-        let pipeline = |process| request(process).map(|request| request.pipeline).unwrap_or_default();
+        let pipeline = |process| {
+            std::borrow::Cow::Owned(request(process).map(|request| request.pipeline).unwrap_or_default())
+        };
         let (answers, process) = self.pool.ask_by(pipeline)?;
         request(process)?.page(&self.pool, self.reader()?, answers)
     }
@@ -222,10 +225,7 @@ impl Engine for RedisEngine {
     }
 
     fn divide(&self, cursor: Cursor) -> (Vec<Cursor>, Option<Cursor>) {
-        match self.keys() {
-            Ok(keys) => mixed::divide(keys, cursor),
-            Err(_) => (Vec::new(), Some(cursor)),
-        }
+        mixed::divide(cursor)
     }
 
     /// A commit is visible before the replicas have it.

@@ -1,224 +1,411 @@
-//! Pages of all records about inodes: one pass over all keys of the database, of every kind.
+//! Pages of records with keys of their own: one pass over all keys of the database.
 //!
 //! A page finds keys, or reads the values of keys that an earlier page found. What must stay true:
 //! a key is found before it is read to its end, and a cursor contains the keys that were found and
 //! not read.
 
-use std::cell::RefCell;
+use std::{
+    borrow::Cow,
+    iter::once,
+    panic::resume_unwind,
+    sync::mpsc::{Receiver, channel},
+    thread,
+};
 
 use redis::Value;
 use sluice_meta::{
-    engine::{Cursor, EngineError, Page},
-    schema::Row,
+    engine::{Cursor, EngineError, Page, Scan},
+    schema::Key,
 };
+use sluice_types::{Ino, Name};
 
 use crate::{
-    answer::{Cell, Form, Reader},
-    keys::{Keys, Text, number, parse},
+    answer::{Cell, Reader},
+    keys::{Keys, Text, number, parse, parse_pair},
     pipeline::Pipeline,
     pool::Pool,
-    scan::{Place, search, searched},
 };
 
 /// Keys that one command of a search visits: it blocks the server for some 5 ms.
-const PASSED: u64 = 10_000;
-/// Keys found by one page.
-const FOUND: usize = 100_000;
+const PASSED: usize = 10_000;
+/// Keys found by one page, 16 bytes each.
+const FOUND: usize = 400_000;
+/// As [`FOUND`], for keys of one kind: nobody divides them, so each page of records has a cursor
+/// with those that are left.
+const FOUND_OF_ONE: usize = 30_000;
 /// Keys of one part that [`divide`] makes.
 const PART: usize = 10_000;
 /// Strings that one command requests.
 const STRINGS: usize = 2000;
-/// Hashes requested at once: a single one may fill a page.
-const HASHES: usize = 1000;
+/// Hashes and sets requested at once: a single one may fill a page.
+const LARGE: usize = 1000;
 
-/// The letter of a key that tells the kind of its value; `None` if the scan does not need the key.
-fn letter(reader: Reader<'_>, key: &[u8]) -> Option<u8> {
-    let word = key.strip_prefix(&*reader.keys.prefix)?;
-    let letter = word.first().filter(|letter| b"iscdxp".contains(letter))?;
-    // Others begin with such a letter, too: `dirQuota`.
-    word.get(1)?.is_ascii_digit().then_some(*letter)
-}
-
-/// Parts of the keys in a cursor, and a cursor that finds other keys. The parts are in the order of
-/// inodes. Records that were made together are often close in the server's memory, and reading them
-/// together is faster.
-pub(crate) fn divide(keys: &Keys, cursor: Cursor) -> (Vec<Cursor>, Option<Cursor>) {
-    let Some(mut place) = Place::read(&cursor).filter(|place| !place.pending.is_empty()) else {
-        return (Vec::new(), Some(cursor));
-    };
-    // The first key is partly read.
-    if &*place.inner != b"0" {
-        return (Vec::new(), Some(cursor));
-    }
-    place.pending.sort_by_cached_key(|key| inode(keys, key));
-    let part = |part: &[Text]| Place { pending: part.to_vec(), ..Place::start(0, place.process) }.cursor();
-    let parts = place.pending.chunks(PART).map(part).collect();
-    let others = Place { cursor: place.cursor.clone(), ..Place::start(0, place.process) };
-    (parts, (&*others.cursor != b"0").then(|| others.cursor()))
-}
-
-/// The number in a key.
-fn inode(keys: &Keys, key: &[u8]) -> u64 {
-    let digits = key.get(keys.prefix.len() + 1..).unwrap_or_default();
-    digits.split(|byte| !byte.is_ascii_digit()).next().and_then(parse).unwrap_or_default()
-}
-
-/// One page: no records but a cursor with the keys that were found, or about `limit` records.
-pub(crate) fn page(
-    pool: &Pool,
-    reader: Reader<'_>,
-    from: Option<&Cursor>,
-    limit: usize,
-) -> Result<Page, EngineError> {
-    let refused = || pool.errors().refused("the cursor is not of this scan");
-    match from.map(|cursor| Place::read(cursor).ok_or_else(refused)).transpose()? {
-        Some(place) if !place.pending.is_empty() => read(pool, reader, &place, limit),
-        place => find(pool, reader, place.unwrap_or_else(|| Place::start(0, 0))),
-    }
-}
-
-/// Finds more keys.
-fn find(pool: &Pool, reader: Reader<'_>, mut place: Place) -> Result<Page, EngineError> {
-    loop {
-        // Cursors are valid for one server process only. For another one the search starts again.
-        let cursor = |process| if process == place.process { place.cursor.clone() } else { number(0) };
-        let (answers, process) = pool.ask_by(|process| search(reader.keys, &cursor(process), PASSED))?;
-        let (cursor, keys) = searched(reader, answers)?;
-        if process != place.process {
-            place = Place::start(0, process);
-        }
-        place.cursor = Text::from_vec(cursor.into_bytes());
-        place
-            .pending
-            .extend(keys.iter().filter(|key| letter(reader, key).is_some()).map(|key| Text::from_slice(key)));
-        let ends = &*place.cursor == b"0";
-        if ends || place.pending.len() >= FOUND {
-            let next = (!ends || !place.pending.is_empty()).then(|| place.cursor());
-            return Ok(Page { rows: Vec::new(), damaged: Vec::new(), next });
-        }
-    }
-}
-
-/// Reads the values of the first keys that were found.
-fn read(pool: &Pool, reader: Reader<'_>, place: &Place, limit: usize) -> Result<Page, EngineError> {
-    let asked = RefCell::default();
+/// Searches keys of the volume that begin with a word, behind the cursor of a process; `count` keys
+/// are visited. Returns the process that answered, its next cursor, and the keys. Another process
+/// than that of the cursor begins anew.
+pub(crate) fn search(
+    (pool, reader): (&Pool, Reader<'_>),
+    word: &str,
+    (of, cursor): (u64, u64),
+    count: usize,
+) -> Result<((u64, u64), Vec<Vec<u8>>), EngineError> {
     let request = |process| {
-        let inner = if process == place.process { place.inner.clone() } else { number(0) };
-        let mut request = Request::new(reader, &place.pending, &inner, limit);
-        let pipeline = std::mem::take(&mut request.pipeline);
-        asked.replace(request);
-        pipeline
+        let mut pipeline = Pipeline::default();
+        let scan = pipeline.command("SCAN");
+        scan.extend([&number(if process == of { cursor } else { 0 })[..], b"COUNT", &number(count)]);
+        let begin = reader.keys.word(word);
+        if !begin.is_empty() {
+            scan.extend([&b"MATCH"[..], &[&begin[..], b"*"].concat()]);
+        }
+        if !reader.keys.prefix.is_empty() {
+            // While keys move to another node, a cluster node lists only those that it still has.
+            // This command names a key that does not exist, so that a node without all keys of the
+            // slot refuses it.
+            pipeline.command("GET").push(&reader.keys.missing_key());
+        }
+        Cow::Owned(pipeline)
     };
     let (answers, process) = pool.ask_by(request)?;
-    if process != place.process && &*place.cursor != b"0" {
-        return find(pool, reader, Place::start(0, process));
-    }
-    let others = Place { cursor: place.cursor.clone(), ..Place::start(0, process) };
-    asked.into_inner().page(reader, others, answers)
+    let mut answers = answers.into_iter();
+    let found = answers.next().unwrap_or(Value::Nil);
+    answers.try_for_each(|owned| reader.errors.sound(owned).map(drop))?;
+    let (cursor, keys) = reader.parse(found)?;
+    Ok(((process, cursor), keys))
 }
 
-/// What one command requests.
-enum Asked {
-    Strings(Vec<Text>),
-    List(Text),
-    Hash(Text),
+/// What the keys begin with, each for one kind of records. A number follows.
+const WORDS: [&str; 7] = ["i", "d", "c", "s", "x", "p", "session"];
+
+/// Those of the keys that hold the records of a scan; none if one key holds them all.
+pub(crate) fn words(scan: Scan) -> &'static [&'static str] {
+    match scan {
+        Scan::Inodes => &WORDS[..6],
+        Scan::Nodes => &["i"],
+        Scan::AllEntries => &["d"],
+        Scan::Chunks => &["c"],
+        Scan::Symlinks => &["s"],
+        Scan::Xattrs => &["x"],
+        Scan::Sustained => &["session"],
+        _ => &[],
+    }
+}
+
+/// A key of the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    /// The inode or session.
+    number: u64,
+    /// Which of [`WORDS`].
+    word: u32,
+    /// Of the chunk.
+    index: u32,
+}
+
+impl Place {
+    /// The place of a key; `None` if it begins with none of `words`.
+    ///
+    /// # Errors
+    /// If it begins as such a key and goes on as none.
+    fn of(reader: Reader<'_>, words: &[&'static str], key: &[u8]) -> Result<Option<Self>, EngineError> {
+        let rest = |word: &&'static str| {
+            let rest = key.strip_prefix(&*reader.keys.prefix)?.strip_prefix(word.as_bytes())?;
+            // Others begin with such a letter, too: `dirQuota`.
+            rest.first()?.is_ascii_digit().then_some((*word, rest))
+        };
+        let Some((word, rest)) = words.iter().find_map(rest) else { return Ok(None) };
+        let numbers =
+            if word == "c" { parse_pair(rest, b'_') } else { parse(rest).map(|number| (number, 0)) };
+        let word = WORDS.iter().position(|known| *known == word).unwrap_or_default() as u32;
+        let padded = |digits: &[u8]| digits.len() > 1 && digits[0] == b'0';
+        let numbers = numbers.filter(|_| !rest.split(|byte| *byte == b'_').any(padded));
+        let place = numbers.map(|(number, index)| Some(Self { number, word, index }));
+        place.ok_or_else(|| reader.not_of_the_format(key, b""))
+    }
+
+    fn word(self) -> &'static str {
+        WORDS[self.word as usize]
+    }
+
+    /// The key.
+    fn key(self, keys: &Keys) -> Text {
+        let mut key = keys.of(self.word(), self.number);
+        if self.word() == "c" {
+            key.push(b'_');
+            key.extend_from_slice(&number(self.index));
+        }
+        key
+    }
+
+    /// The record there, which is a field or member if the key holds several.
+    fn record(self, field: &[u8]) -> Option<Key> {
+        let ino = Ino(self.number);
+        Some(match self.word() {
+            "i" => Key::Node(ino),
+            "d" => Key::Entry(ino, Name::stored(field)),
+            "c" => Key::Chunk(ino, self.index),
+            "s" => Key::Symlink(ino),
+            "x" => Key::Xattr(ino, Name::stored(field)),
+            "p" => Key::Parents(ino, Ino(parse(field)?)),
+            _ => Key::Sustained(self.number, Ino(parse(field)?)),
+        })
+    }
+}
+
+/// The position of a scan.
+#[derive(Clone, Default)]
+pub(crate) struct Position {
+    /// The process that returned the cursors.
+    process: u64,
+    /// Which of several collections.
+    pub(crate) part: u64,
+    /// Cursor of the collection, or of the search.
+    pub(crate) cursor: u64,
+    /// Cursor in the first of `pending`.
+    inner: u64,
+    /// Keys that the search has passed but that are not read to their ends.
+    pending: Vec<Place>,
+}
+
+impl Position {
+    pub(crate) fn read(cursor: &Cursor) -> Option<Self> {
+        let (numbers, []) = cursor.0.as_chunks::<8>() else { return None };
+        let (first, places) = numbers.split_first_chunk::<4>()?;
+        let [process, part, cursor, inner] = first.map(u64::from_be_bytes);
+        let (places, []) = places.as_chunks::<2>() else { return None };
+        let place = |place: &[[u8; 8]; 2]| {
+            let [number, rest] = place.map(u64::from_be_bytes);
+            Place { number, word: (rest >> 32) as u32, index: rest as u32 }
+        };
+        let pending: Vec<Place> = places.iter().map(place).collect();
+        let known = pending.iter().all(|place| (place.word as usize) < WORDS.len());
+        known.then_some(Self { process, part, cursor, inner, pending })
+    }
+
+    pub(crate) fn cursor(&self) -> Cursor {
+        let mut out = Vec::with_capacity(32 + 16 * self.pending.len());
+        let mut put = |number: u64| out.extend_from_slice(&number.to_be_bytes());
+        for number in [self.process, self.part, self.cursor, self.inner] {
+            put(number);
+        }
+        for Place { number, word, index } in &self.pending {
+            put(*number);
+            put((u64::from(*word) << 32) | u64::from(*index));
+        }
+        Cursor(out)
+    }
+
+    /// The position for another process, where no cursor is valid: that of the collection begins.
+    pub(crate) fn by(self, process: u64) -> Self {
+        let begin = Self { process, part: self.part, ..Self::default() };
+        if process == self.process { self } else { begin }
+    }
+
+    /// Where the next page begins, if there is more.
+    fn next(&self) -> Option<Cursor> {
+        (self.cursor != 0 || !self.pending.is_empty()).then(|| self.cursor())
+    }
+}
+
+/// Parts of the keys in a cursor, and a cursor that finds other keys.
+pub(crate) fn divide(cursor: Cursor) -> (Vec<Cursor>, Option<Cursor>) {
+    match Position::read(&cursor) {
+        // The cursor in a key that is partly read is of no use elsewhere.
+        Some(all) if all.inner == 0 && !all.pending.is_empty() => {
+            let part = |part: &[Place]| {
+                let pending = part.to_vec();
+                Position { process: all.process, pending, ..Position::default() }.cursor()
+            };
+            let parts = all.pending.chunks(PART).map(part).collect();
+            (parts, Position { pending: Vec::new(), ..all }.next())
+        }
+        _ => (Vec::new(), Some(cursor)),
+    }
+}
+
+/// A pass over all keys.
+pub(crate) struct Pass<'p> {
+    pub(crate) pool: &'p Pool,
+    pub(crate) reader: Reader<'p>,
+    /// What the keys begin with.
+    pub(crate) words: &'static [&'static str],
+    /// About how many records a page has.
+    pub(crate) limit: usize,
+}
+
+impl Pass<'_> {
+    /// One page: no records but a cursor with the keys that were found, or records.
+    pub(crate) fn page(&self, from: Option<&Cursor>) -> Result<Page, EngineError> {
+        let refused = || self.reader.errors.refused("the cursor is not of this scan");
+        match from.map(|cursor| Position::read(cursor).ok_or_else(refused)).transpose()? {
+            Some(position) if !position.pending.is_empty() => self.read(position),
+            position => self.find(position.unwrap_or_default()),
+        }
+    }
+
+    /// Finds more keys.
+    fn find(&self, position: Position) -> Result<Page, EngineError> {
+        let (begin, most) = if let [word] = self.words { (*word, FOUND_OF_ONE) } else { ("", FOUND) };
+        thread::scope(|scope| {
+            // The server finds the next keys meanwhile.
+            let (sender, names) = channel();
+            let places = scope.spawn(move || self.places(&names));
+            let (mut at, mut found) = ((position.process, position.cursor), 0);
+            for _ in 0..FOUND / PASSED {
+                let (next, keys) = search((self.pool, self.reader), begin, at, PASSED)?;
+                if next.0 != at.0 && found > 0 {
+                    return self.find(Position::default());
+                }
+                at = next;
+                found += keys.len();
+                // Who takes them ends after us.
+                let _ = sender.send(keys);
+                if at.1 == 0 || found >= most {
+                    break;
+                }
+            }
+            drop(sender);
+            let (pending, damaged) = places.join().unwrap_or_else(|panic| resume_unwind(panic));
+            let position = Position { process: at.0, cursor: at.1, pending, ..Position::default() };
+            Ok(Page { rows: Vec::new(), damaged, next: position.next() })
+        })
+    }
+
+    /// The places of keys. Records that were made together are often close in the server's memory,
+    /// and reading them together is faster.
+    fn places(&self, names: &Receiver<Vec<Vec<u8>>>) -> (Vec<Place>, Vec<EngineError>) {
+        let (mut places, mut damaged) = (Vec::new(), Vec::new());
+        for key in names.iter().flatten() {
+            match Place::of(self.reader, self.words, &key) {
+                Ok(place) => places.extend(place),
+                Err(damage) => damaged.push(damage),
+            }
+        }
+        places.sort_unstable();
+        places.dedup();
+        (places, damaged)
+    }
+
+    /// Reads the values of the first keys that were found.
+    fn read(&self, position: Position) -> Result<Page, EngineError> {
+        let request = Request::new(self, &position);
+        let (answers, process) = self.pool.ask_by(|_| Cow::Borrowed(&request.pipeline))?;
+        if process == position.process {
+            return request.page(self.reader, position, answers);
+        }
+        // No cursor is valid there.
+        if position.cursor != 0 {
+            return self.find(Position::default());
+        }
+        self.read(Position { inner: 0, process, ..position })
+    }
 }
 
 /// The commands of one page.
 #[derive(Default)]
 struct Request {
     pipeline: Pipeline,
-    /// In the order of the commands.
-    asked: Vec<Asked>,
+    /// The keys in the order of the commands. Strings come last, several in a command.
+    asked: Vec<Place>,
     /// Keys that are left for the next page.
-    waiting: Vec<Text>,
+    waiting: Vec<Place>,
 }
 
 impl Request {
-    /// The first of them continues at `inner`.
-    fn new(reader: Reader<'_>, keys: &[Text], inner: &[u8], limit: usize) -> Self {
+    fn new(pass: &Pass<'_>, position: &Position) -> Self {
         let mut request = Self::default();
-        let (now, later) = keys.split_at(keys.len().min(limit.max(1)));
-        let mut strings: Vec<Text> = Vec::new();
-        let mut hashes = 0;
-        for (at, key) in now.iter().enumerate() {
-            match letter(reader, key) {
-                Some(b'i' | b's') => strings.push(key.clone()),
-                Some(b'c') => {
-                    request.pipeline.command("LRANGE").extend([&key[..], b"0", b"-1"]);
-                    request.asked.push(Asked::List(key.clone()));
+        let count = number(pass.limit.max(1));
+        let (now, later) = position.pending.split_at(position.pending.len().min(pass.limit.max(1)));
+        let (mut strings, mut large) = (Vec::new(), 0);
+        for (at, place) in now.iter().enumerate() {
+            let key = place.key(pass.reader.keys);
+            match place.word() {
+                "i" | "s" => {
+                    strings.push(*place);
+                    continue;
                 }
-                Some(_) if hashes < HASHES => {
-                    let inner: &[u8] = if at == 0 { inner } else { b"0" };
-                    let count = number(limit.max(1));
-                    request.pipeline.command("HSCAN").extend([&key[..], inner, b"COUNT", &count]);
-                    request.asked.push(Asked::Hash(key.clone()));
-                    hashes += 1;
+                "c" => request.pipeline.command("LRANGE").extend([&key[..], b"0", b"-1"]),
+                _ if large == LARGE => {
+                    request.waiting.push(*place);
+                    continue;
                 }
-                Some(_) => request.waiting.push(key.clone()),
-                None => {}
+                word => {
+                    large += 1;
+                    let cursor = number(if at == 0 { position.inner } else { 0 });
+                    match word {
+                        "session" => request.pipeline.command("SMEMBERS").push(&key),
+                        _ => request.pipeline.command("HSCAN").extend([&key[..], &cursor, b"COUNT", &count]),
+                    }
+                }
             }
+            request.asked.push(*place);
         }
-        for keys in strings.chunks(STRINGS) {
-            request.pipeline.command("MGET").extend(keys.iter().map(|key| &key[..]));
-            request.asked.push(Asked::Strings(keys.to_vec()));
+        for places in strings.chunks(STRINGS) {
+            let command = request.pipeline.command("MGET");
+            places.iter().for_each(|place| command.push(&place.key(pass.reader.keys)));
         }
+        request.asked.append(&mut strings);
         request.waiting.extend_from_slice(later);
         request
     }
 
-    /// The records, and `next` with what is not read.
-    fn page(self, reader: Reader<'_>, mut next: Place, answers: Vec<Value>) -> Result<Page, EngineError> {
+    /// The records.
+    fn page(self, reader: Reader<'_>, mut next: Position, answers: Vec<Value>) -> Result<Page, EngineError> {
         let mut page = Page { rows: Vec::new(), damaged: Vec::new(), next: None };
+        let mut take = |place: Place, field: &[u8], value: Vec<u8>| {
+            let row = match place.record(field) {
+                Some(key) => reader.row(&key, &mut [Some(value)]),
+                None => Err(reader.not_of_the_format(&place.key(reader.keys), field)),
+            };
+            match row {
+                Ok(row) => page.rows.extend(row),
+                Err(damage) => page.damaged.push(damage),
+            }
+        };
+        (next.inner, next.pending) = (0, Vec::new());
         // A key that is partly read comes first.
-        let mut unread: Option<Text> = None;
-        // Keys and their values, in turn.
-        let mut whole: Vec<Cell> = Vec::new();
-        let mut answers = answers.into_iter();
-        for asked in self.asked {
-            let answer = answers.next().unwrap_or(Value::Nil);
-            match asked {
-                Asked::Strings(keys) => {
+        let mut unread = None;
+        let mut asked = self.asked.into_iter();
+        for answer in answers {
+            let Some(place) = asked.next() else { break };
+            match place.word() {
+                "i" | "s" => {
                     let values: Vec<Cell> = reader.parse(answer)?;
-                    let there = keys.into_iter().zip(values).filter(|(_, value)| value.is_some());
-                    whole.extend(there.flat_map(|(key, value)| [Some(key.into_vec()), value]));
-                }
-                Asked::List(key) => {
-                    let slices: Vec<Vec<u8>> = reader.parse(answer)?;
-                    if !slices.is_empty() {
-                        whole.extend([key.into_vec(), slices.concat()].map(Some));
+                    for (value, place) in values.into_iter().zip(once(place).chain(asked.by_ref())) {
+                        value.into_iter().for_each(|value| take(place, b"", value));
                     }
                 }
-                Asked::Hash(key) => {
-                    let (inner, cells): (String, Vec<Cell>) = reader.parse(answer)?;
-                    if inner != "0" && unread.is_some() {
+                // A list without elements does not exist.
+                "c" => match reader.parse::<Vec<Vec<u8>>>(answer)?.concat() {
+                    slices if slices.is_empty() => {}
+                    slices => take(place, b"", slices),
+                },
+                "session" => {
+                    let members: Vec<Vec<u8>> = reader.parse(answer)?;
+                    members.iter().for_each(|member| take(place, member, Vec::new()));
+                }
+                _ => {
+                    let (inner, cells): (u64, Vec<Vec<u8>>) = reader.parse(answer)?;
+                    if inner != 0 && unread.is_some() {
                         // Only one key can be partly read: this one is read again.
-                        next.pending.push(key);
+                        next.pending.push(place);
                         continue;
                     }
-                    take(
-                        &mut page,
-                        reader.rows(&Form { key: Some(key.clone()), fields: true, values: 1 }, cells),
-                    );
-                    if inner != "0" {
-                        next.inner = Text::from_vec(inner.into_bytes());
-                        unread = Some(key);
+                    let mut cells = cells.into_iter();
+                    while let (Some(field), Some(value)) = (cells.next(), cells.next()) {
+                        take(place, &field, value);
+                    }
+                    if inner != 0 {
+                        next.inner = inner;
+                        unread = Some(place);
                     }
                 }
             }
         }
-        take(&mut page, reader.rows(&Form { key: None, fields: false, values: 1 }, whole));
         next.pending.extend(self.waiting);
         next.pending.splice(0..0, unread);
-        let more = &*next.cursor != b"0" || !next.pending.is_empty();
-        page.next = more.then(|| next.cursor());
+        page.next = next.next();
         Ok(page)
     }
-}
-
-fn take(page: &mut Page, (rows, damaged): (Vec<Row>, Vec<EngineError>)) {
-    page.rows.extend(rows);
-    page.damaged.extend(damaged);
 }
 
 #[cfg(test)]
@@ -226,26 +413,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_hold_all_keys_in_the_order_of_inodes() {
-        let keys = Keys::new(b"{3}", 3);
-        let found: Vec<Text> = (0..25_000).map(|n| keys.of("i", n * 7919 % 25_000)).collect();
+    fn parts_hold_all_keys_in_their_order() {
+        let pending: Vec<Place> =
+            (0..25_000).map(|n| Place { number: n / 2, word: (n % 7) as u32, index: n as u32 }).collect();
         for cursor in [0, 77] {
-            let place = Place { cursor: number(cursor), pending: found.clone(), ..Place::start(0, 9) };
-            let (parts, rest) = divide(&keys, place.cursor());
-            let rest = rest.and_then(|rest| Place::read(&rest)).map(|rest| (rest.cursor, rest.pending.len()));
-            assert_eq!(rest, (cursor != 0).then(|| (number(cursor), 0)));
-            let parts: Vec<Place> = parts.iter().filter_map(Place::read).collect();
-            assert!(
-                parts.iter().all(|part| part.process == 9 && &*part.cursor == b"0" && &*part.inner == b"0")
-            );
-            let read: Vec<Text> = parts.into_iter().flat_map(|part| part.pending).collect();
-            assert!(read == (0..25_000).map(|n| keys.of("i", n)).collect::<Vec<_>>());
+            let all = Position { process: 9, part: 3, cursor, inner: 0, pending: pending.clone() };
+            let (parts, rest) = divide(all.cursor());
+            let rest = rest.and_then(|rest| Position::read(&rest));
+            let rest = rest.map(|rest| (rest.process, rest.part, rest.cursor, rest.pending.len()));
+            assert_eq!(rest, (cursor != 0).then_some((9, 3, 77, 0)));
+            let parts: Vec<Position> = parts.iter().filter_map(Position::read).collect();
+            assert_eq!(parts.len(), 3);
+            assert!(parts.iter().all(|part| part.process == 9 && part.cursor == 0 && part.inner == 0));
+            assert!(parts.into_iter().flat_map(|part| part.pending).eq(pending.iter().copied()));
         }
-        let half_read = Place { inner: number(5), pending: found, ..Place::start(0, 9) }.cursor();
-        assert_eq!(
-            divide(&keys, half_read.clone()),
-            (Vec::new(), Some(half_read)),
-            "its cursor is of one key"
-        );
+        let half_read = Position { inner: 5, pending, ..Position::default() }.cursor();
+        assert_eq!(divide(half_read.clone()), (Vec::new(), Some(half_read)), "its cursor is of one key");
     }
 }

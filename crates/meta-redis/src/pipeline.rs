@@ -67,7 +67,8 @@ impl Pipeline {
 
     /// Adds a command. Returns its arguments, to be added to.
     pub(crate) fn command(&mut self, name: &str) -> &mut Args {
-        let mut args = Args::default();
+        // Most commands fit into this.
+        let mut args = Args { bytes: Vec::with_capacity(64), count: 0 };
         args.push(name.as_bytes());
         self.add(None, args)
     }

@@ -103,11 +103,11 @@ impl Pool {
     }
 
     /// Runs commands that depend on the server process. Returns the process, too.
-    pub(crate) fn ask_by(
+    pub(crate) fn ask_by<'p>(
         &self,
-        pipeline: impl Fn(u64) -> Pipeline,
+        pipeline: impl Fn(u64) -> Cow<'p, Pipeline>,
     ) -> Result<(Vec<Value>, u64), EngineError> {
-        let answered = self.send(|process| Cow::Owned(pipeline(process)), true)?;
+        let answered = self.send(pipeline, true)?;
         Ok((answered.answers, answered.process))
     }
 

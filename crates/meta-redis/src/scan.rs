@@ -15,7 +15,8 @@ use sluice_types::{Ino, Name};
 use crate::{
     answer::{Cell, Form, Reader},
     codec::{Shape, entry_ino},
-    keys::{Keys, Text, number},
+    keys::{Keys, number},
+    mixed::{Position, search},
     pipeline::{Args, Pipeline},
     pool::Pool,
     read::Plan,
@@ -32,33 +33,7 @@ const NODES: usize = 3000;
 const QUOTAS: [QuotaKey; 3] = [QuotaKey::Dir(Ino(0)), QuotaKey::User(0), QuotaKey::Group(0)];
 
 /// Keys removed at once.
-const REMOVED: u64 = 1000;
-
-/// Requests keys of the volume after a cursor of Redis; `count` keys are visited.
-pub(crate) fn search(keys: &Keys, cursor: &[u8], count: u64) -> Pipeline {
-    let mut pipeline = Pipeline::default();
-    let scan = pipeline.command("SCAN");
-    scan.extend([cursor, b"COUNT", &number(count)]);
-    if !keys.prefix.is_empty() {
-        scan.extend([&b"MATCH"[..], &[&keys.prefix[..], b"*"].concat()]);
-        // While keys move to another node, a cluster node lists only those that it still has. This
-        // command names a key that does not exist, so that a node without all keys of the slot
-        // refuses it.
-        pipeline.command("GET").push(&keys.missing_key());
-    }
-    pipeline
-}
-
-/// The cursor and the keys in the answers to [`search`].
-pub(crate) fn searched(
-    reader: Reader<'_>,
-    answers: Vec<Value>,
-) -> Result<(String, Vec<Vec<u8>>), EngineError> {
-    let mut answers = answers.into_iter();
-    let found = answers.next().unwrap_or(Value::Nil);
-    answers.try_for_each(|owned| reader.errors.sound(owned).map(drop))?;
-    reader.parse(found)
-}
+const REMOVED: usize = 1000;
 
 /// Removes every key of a volume that has a prefix, the settings last.
 pub(crate) fn remove_all(pool: &Pool, reader: Reader<'_>) -> Result<(), EngineError> {
@@ -68,29 +43,25 @@ pub(crate) fn remove_all(pool: &Pool, reader: Reader<'_>) -> Result<(), EngineEr
         removal.command("UNLINK").extend(keys.iter().copied());
         reader.errors.sound(pool.ask(&removal)?.pop().unwrap_or(Value::Nil)).map(drop)
     };
-    let (mut cursor, mut asked) = ("0".to_owned(), 0);
+    let mut at = (0, 0);
     loop {
-        let from = |process| if process == asked { cursor.as_bytes() } else { b"0" };
-        let (answers, process) = pool.ask_by(|process| search(reader.keys, from(process), REMOVED))?;
-        let (next, found) = searched(reader, answers)?;
+        let (next, found) = search((pool, reader), "", at, REMOVED)?;
+        at = next;
         let found: Vec<&[u8]> = found.iter().map(|key| &key[..]).filter(|key| *key != &setting[..]).collect();
         if !found.is_empty() {
             remove(&found)?;
         }
-        if next == "0" {
+        if at.1 == 0 {
             return remove(&[&setting]);
         }
-        (cursor, asked) = (next, process);
     }
 }
 
 /// The request for one page.
 pub(crate) struct Request {
     scan: Scan,
-    /// Which of the three kinds of quotas, or 0.
-    part: u8,
-    /// The server process to ask.
-    process: u64,
+    /// Where it begins.
+    place: Position,
     pub(crate) pipeline: Pipeline,
     /// How the records come, for each answer.
     forms: Vec<Form>,
@@ -98,46 +69,6 @@ pub(crate) struct Request {
 
 /// The rows, and the errors of those that cannot be read.
 type Rows = (Vec<Row>, Vec<EngineError>);
-
-/// The position of a scan.
-pub(crate) struct Place {
-    /// Which of several collections.
-    pub(crate) part: u8,
-    /// The process that returned the cursors.
-    pub(crate) process: u64,
-    /// Cursor of Redis.
-    pub(crate) cursor: Text,
-    /// Cursor in the first of `pending`.
-    pub(crate) inner: Text,
-    /// Keys that the cursor has passed but that are not read to their ends.
-    pub(crate) pending: Vec<Text>,
-}
-
-impl Place {
-    pub(crate) fn start(part: u8, process: u64) -> Self {
-        Self { part, process, cursor: number(0), inner: number(0), pending: Vec::new() }
-    }
-
-    pub(crate) fn read(cursor: &Cursor) -> Option<Self> {
-        let (part, rest) = cursor.0.split_first()?;
-        let (process, rest) = rest.split_first_chunk()?;
-        let process = u64::from_be_bytes(*process);
-        let mut words = rest.split(|byte| *byte == b' ').map(Text::from_slice);
-        let (cursor, inner) = (words.next()?, words.next()?);
-        Some(Self { part: *part, process, cursor, inner, pending: words.collect() })
-    }
-
-    pub(crate) fn cursor(&self) -> Cursor {
-        let mut out = vec![self.part];
-        out.extend(self.process.to_be_bytes());
-        out.extend_from_slice(&self.cursor);
-        for word in std::iter::once(&self.inner).chain(&self.pending) {
-            out.push(b' ');
-            out.extend_from_slice(word);
-        }
-        Cursor(out)
-    }
-}
 
 impl Request {
     /// `None` if the cursor is not of this engine.
@@ -148,67 +79,37 @@ impl Request {
         limit: usize,
         process: u64,
     ) -> Option<Self> {
-        let place = match from.map(Place::read) {
-            Some(None) => return None,
-            Some(Some(place)) if place.process == process => place,
-            Some(Some(place)) => Place::start(place.part, process),
-            None => Place::start(0, process),
-        };
+        let place = from.map_or_else(|| Some(Position::default()), Position::read)?.by(process);
         let limit = number(limit.max(1));
-        let script = |out: &mut Pipeline, op: &str, own: &[&[u8]]| {
-            let mut args = Args::default();
-            args.extend([op.as_bytes(), &limit]);
-            args.extend(own.iter().copied());
-            out.script(&SCAN, args);
-        };
         // Everything at the key of a record of that kind, with what belongs to it elsewhere.
-        let at_cursor = |out: &mut Pipeline, of: &Key, cursor: &[u8]| {
+        let at_cursor = |out: &mut Pipeline, of: &Key, cursor: u64| {
+            let cursor = &number(cursor)[..];
             let cells = keys.cells(of);
             let command = if cells[0].shape == Shape::Score { "ZSCAN" } else { "HSCAN" };
             if let [cell] = &cells[..] {
                 out.command(command).extend([&cell.key[..], cursor, b"COUNT", &limit]);
             } else {
-                let mut own: Vec<&[u8]> = vec![command.as_bytes(), cursor];
-                own.extend(cells.iter().map(|cell| &cell.key[..]));
-                script(out, "joined", &own);
+                let mut args = Args::default();
+                args.extend([&limit, command.as_bytes(), cursor]);
+                args.extend(cells.iter().map(|cell| &cell.key[..]));
+                out.script(&SCAN, args);
             }
             Form { key: Some(cells[0].key.clone()), fields: true, values: cells.len() }
         };
-        let at_place = |out: &mut Pipeline, of: &Key| at_cursor(out, of, &place.cursor);
-        // Everything in the database whose key begins with a letter and goes on with a digit.
-        let whole = |out: &mut Pipeline, kind: &str, word: &str, pattern: &str| {
-            let glob = [&keys.word(word)[..], b"[0-9]*"].concat();
-            let prefix = number(keys.word("").len());
-            let mut own: Vec<&[u8]> = vec![&place.cursor, &glob, &prefix, pattern.as_bytes()];
-            if kind == "hashes" {
-                own.push(&place.inner);
-                own.extend(place.pending.iter().map(|key| &key[..]));
-            }
-            let (fields, values) = (matches!(kind, "set" | "hashes"), usize::from(kind != "set"));
-            script(out, kind, &own);
-            Form { key: None, fields, values }
-        };
+        let at_place = |out: &mut Pipeline, of: &Key| at_cursor(out, of, place.cursor);
         let (mut pipeline, mut forms) = (Pipeline::default(), Vec::new());
         let out = &mut pipeline;
         forms.push(match scan {
             Scan::Entries { dir, nodes } => {
                 let form = at_place(out, &Key::Entry(dir, Name::stored(b"")));
                 // A small directory is returned at once.
-                if nodes && &*place.cursor == b"0" {
+                if nodes && place.cursor == 0 {
                     let mut args = Args::default();
                     args.extend([&keys.word("i")[..], b"0", &keys.dir(dir), &number(WOVEN)]);
                     out.script(&FOLLOW, args);
                 }
                 form
             }
-            // It has a module of its own.
-            Scan::Inodes => return None,
-            Scan::Nodes => whole(out, "string", "i", "^i%d+$"),
-            Scan::AllEntries => whole(out, "hashes", "d", "^d%d+$"),
-            Scan::Chunks => whole(out, "list", "c", "^c%d+_%d+$"),
-            Scan::Symlinks => whole(out, "string", "s", "^s%d+$"),
-            Scan::Xattrs => whole(out, "hashes", "x", "^x%d+$"),
-            Scan::Sustained => whole(out, "set", "session", "^session%d+$"),
             Scan::SliceRefs => at_place(out, &Key::SliceRef(0, 0)),
             Scan::DelSlices => at_place(out, &Key::DelSlices(0, 0)),
             Scan::Acls => at_place(out, &Key::Acl(0)),
@@ -217,13 +118,15 @@ impl Request {
             Scan::Detached => at_place(out, &Key::Detached(Ino(0))),
             Scan::Sessions => at_place(out, &Key::Session(0)),
             Scan::DirStats => at_place(out, &Key::DirStat(Ino(0))),
-            Scan::Quotas => at_place(out, &Key::Quota(*QUOTAS.get(usize::from(place.part))?)),
+            Scan::Quotas => at_place(out, &Key::Quota(*QUOTAS.get(place.part as usize)?)),
+            // They have a module of their own.
+            _ => return None,
         });
-        if scan == Scan::Quotas && &*place.cursor == b"0" {
-            let others = &QUOTAS[usize::from(place.part) + 1..];
-            forms.extend(others.iter().map(|kind| at_cursor(out, &Key::Quota(*kind), b"0")));
+        if scan == Scan::Quotas && place.cursor == 0 {
+            let others = &QUOTAS[place.part as usize + 1..];
+            forms.extend(others.iter().map(|kind| at_cursor(out, &Key::Quota(*kind), 0)));
         }
-        Some(Self { scan, part: place.part, process, pipeline, forms })
+        Some(Self { scan, place, pipeline, forms })
     }
 
     /// Reads the answers.
@@ -235,12 +138,10 @@ impl Request {
     ) -> Result<Page, EngineError> {
         let mut answers = answers.into_iter();
         let mut page = Page { rows: Vec::new(), damaged: Vec::new(), next: None };
-        let mut place = Place::start(self.part, self.process);
+        let mut place = self.place.clone();
         for form in &self.forms {
             let answer = answers.next().unwrap_or(Value::Nil);
-            let mut parts = reader.parse::<Vec<Value>>(answer)?.into_iter();
-            let mut next = || parts.next().unwrap_or(Value::Nil);
-            let (cursor, values) = (next(), next());
+            let (cursor, values): (u64, Vec<Cell>) = reader.parse(answer)?;
             if let Scan::Entries { dir, .. } = self.scan
                 && let Some(all) = answers.next()
                 && all != Value::Nil
@@ -248,13 +149,7 @@ impl Request {
                 (page.rows, page.damaged) = weave(reader, dir, reader.parse(all)?)?;
                 return Ok(page);
             }
-            place.cursor = text(reader, cursor)?;
-            let values: Vec<Cell> = reader.parse(values)?;
-            if matches!(self.scan, Scan::AllEntries | Scan::Xattrs) {
-                place.inner = text(reader, next())?;
-                let pending: Vec<Vec<u8>> = reader.parse(next())?;
-                place.pending = pending.into_iter().map(Text::from_vec).collect();
-            }
+            place.cursor = cursor;
             let (rows, mut damaged) = match self.scan {
                 Scan::Entries { dir, nodes: true } => with_nodes(pool, reader, dir, values)?,
                 _ => reader.rows(form, values),
@@ -265,13 +160,13 @@ impl Request {
             }
             page.rows.extend(rows);
             page.damaged.append(&mut damaged);
-            if &*place.cursor != b"0" || !place.pending.is_empty() {
+            if cursor != 0 {
                 page.next = Some(place.cursor());
                 return Ok(page);
             }
             place.part += 1;
         }
-        let more = self.scan == Scan::Quotas && usize::from(place.part) < QUOTAS.len();
+        let more = self.scan == Scan::Quotas && (place.part as usize) < QUOTAS.len();
         page.next = more.then(|| place.cursor());
         Ok(page)
     }
@@ -333,9 +228,4 @@ fn with_nodes(
         }
     }
     Ok((rows, damaged))
-}
-
-/// A cursor of Redis.
-fn text(reader: Reader<'_>, value: Value) -> Result<Text, EngineError> {
-    reader.parse::<String>(value).map(|text| Text::from_vec(text.into_bytes()))
 }

@@ -2,7 +2,6 @@
 
 use std::{
     io::Write,
-    mem::{Discriminant, discriminant},
     sync::{
         Arc, Mutex, PoisonError,
         mpsc::{Receiver, SyncSender, sync_channel},
@@ -29,7 +28,7 @@ use crate::{
 /// Pages that wait to be written.
 const WAITING: usize = 4;
 
-/// Threads that read parts of a scan that can be divided.
+/// Threads that read parts of a scan that can be divided. One more finds them.
 const PART_READERS: usize = 2;
 
 /// What is not about one inode.
@@ -43,7 +42,8 @@ const APART: [&[Scan]; 3] = [
     &[Scan::Symlinks, Scan::Xattrs, Scan::DirStats, Scan::Acls, Scan::DelFiles, Scan::Quotas],
 ];
 
-/// As [`APART`], where a scan of one kind would look at all: what is not in [`Scan::Inodes`].
+/// As [`APART`], where a scan of one kind would look at all: what is not in [`Scan::Inodes`]. The
+/// thread then reads parts.
 const MIXED: [&[Scan]; 1] = [&OTHERS];
 
 /// Writes the volume of `engine` to `out`, and gives `out` back. `progress` hears of records. All
@@ -72,9 +72,8 @@ pub fn dump_binary<W: Write>(
         writer.append(&segment)?;
     }
     // Records are encoded here, so that a lane asks for its next page at once.
-    read_all(source, lanes, progress, |rows| match Segment::of(rows) {
-        Some(segment) => writer.append(&segment),
-        None => Ok(()),
+    read_all(source, lanes, progress, |rows| {
+        Segment::of(rows).iter().try_for_each(|segment| writer.append(segment))
     })?;
     writer.finish()
 }
@@ -90,22 +89,25 @@ pub(crate) fn read_all(
     thread::scope(|scope| {
         let (sender, pages) = sync_channel(WAITING);
         let lane = || Lane { source, sender: sender.clone(), progress, several: RoaringTreemap::new() };
-        let start = |scans: &&'static [Scan]| {
-            let (lane, scans) = (lane(), *scans);
-            scope.spawn(move || lane.run(scans))
+        let (parts, queue) = sync_channel(PART_READERS);
+        let queue = Arc::new(Mutex::new(queue));
+        let threads = if source.is_mixed { PART_READERS } else { lanes.len() };
+        let start = |at| {
+            let (mut lane, scans, queue) = (lane(), lanes.get(at).copied(), queue.clone());
+            scope.spawn(move || {
+                lane.run(scans.unwrap_or_default())?;
+                lane.read_parts(&queue)
+            })
         };
-        let mut lanes: Vec<_> = lanes.iter().map(start).collect();
+        let mut lanes: Vec<_> = (0..threads).map(start).collect();
         if source.is_mixed {
-            let (parts, queue) = sync_channel(PART_READERS);
-            let queue = Arc::new(Mutex::new(queue));
-            for _ in 0..PART_READERS {
-                let (lane, queue) = (lane(), queue.clone());
-                lanes.push(scope.spawn(move || lane.read_parts(&queue)));
-            }
             let lane = lane();
             lanes.push(scope.spawn(move || lane.divide(&parts)));
+        } else {
+            drop(parts);
         }
-        drop(sender);
+        // The threads have their own.
+        drop((sender, queue));
         let taken = pages.iter().try_for_each(take);
         // Nobody waits for room once nobody takes any more.
         drop(pages);
@@ -127,7 +129,7 @@ struct Lane<'a> {
 }
 
 impl Lane<'_> {
-    fn run(mut self, scans: &[Scan]) -> Result<(), DumpError> {
+    fn run(&mut self, scans: &[Scan]) -> Result<(), DumpError> {
         let mut names: FxHashMap<(Ino, Ino), i64> = FxHashMap::default();
         for scan in scans {
             let mut from = None;
@@ -192,11 +194,7 @@ impl Lane<'_> {
     /// Reads and sends a page of records of several kinds. Returns where the next one begins.
     fn mixed_page(&self, from: Option<&Cursor>) -> Result<Option<Cursor>, DumpError> {
         let Page { rows, next, .. } = self.source.scan(Scan::Inodes, from, ROWS)?.sound()?;
-        let mut kinds: FxHashMap<Discriminant<Row>, Vec<Row>> = FxHashMap::default();
-        for row in rows {
-            kinds.entry(discriminant(&row)).or_default().push(row);
-        }
-        kinds.into_values().try_for_each(|rows| self.send(rows))?;
+        self.send(rows)?;
         Ok(next)
     }
 

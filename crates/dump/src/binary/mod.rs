@@ -12,8 +12,7 @@ mod write;
 
 pub use inspect::{contents, segment_at};
 pub use read::Reader;
-pub(crate) use segment::Segment;
-pub(crate) use write::ROWS;
+pub(crate) use segment::{ROWS, Segment};
 pub use write::Writer;
 
 /// Stands where a segment's kind stands, after the last one; also in the footer.

@@ -12,6 +12,9 @@ use sluice_types::{FileType, Ino, Name};
 
 use super::messages::{self as m, Batch};
 
+/// Records in a segment. JuiceFS reads a segment whole, and so does [`super::Reader`].
+pub(crate) const ROWS: usize = 10_000;
+
 /// What a segment holds, by its number in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -121,9 +124,19 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// With `rows`, all of one kind; `None` of none, or of a kind that dumps do not have.
-    pub(crate) fn of(rows: Vec<Row>) -> Option<Self> {
-        Some(Self::new(Kind::of(rows.first()?)?, rows))
+    /// With `rows`, a segment for each kind that dumps have.
+    pub(crate) fn of(rows: Vec<Row>) -> Vec<Self> {
+        let mut drafts: Vec<Draft> = Vec::new();
+        for row in rows {
+            let Some(kind) = Kind::of(&row) else { continue };
+            let at = drafts.iter().rposition(|draft| draft.kind == kind && draft.rows < ROWS);
+            let at = at.unwrap_or_else(|| {
+                drafts.push(Draft::new(kind));
+                drafts.len() - 1
+            });
+            drafts[at].add(row);
+        }
+        drafts.into_iter().map(Draft::finish).collect()
     }
 
     /// With the number of the last line of the change log, if there is one, and lines.
@@ -146,28 +159,106 @@ impl Segment {
     }
 
     fn encoded(kind: Kind, rows: usize, message: &impl Message) -> Self {
-        let length = message.encoded_len();
-        let mut bytes = Vec::with_capacity(12 + length);
-        bytes.extend((kind as u32).to_be_bytes());
-        bytes.extend((length as u64).to_be_bytes());
-        message.encode_raw(&mut bytes);
-        Self { kind, rows, bytes }
+        let mut draft = Draft { rows, ..Draft::new(kind) };
+        message.encode_raw(&mut draft.bytes);
+        draft.finish()
+    }
+}
+
+/// Bytes of a segment before its message.
+const HEAD: usize = 12;
+
+/// A segment that is being filled.
+struct Draft {
+    kind: Kind,
+    rows: usize,
+    /// The head, and the messages of the most frequent kinds.
+    bytes: Vec<u8>,
+    /// The messages of all other kinds.
+    batch: Batch,
+}
+
+impl Draft {
+    fn new(kind: Kind) -> Self {
+        Self { kind, rows: 0, bytes: vec![0; HEAD], batch: Batch::default() }
     }
 
-    /// With `rows`, all of `kind`.
-    pub(super) fn new(kind: Kind, rows: Vec<Row>) -> Self {
-        let count = rows.len();
-        let mut batch = Batch::default();
-        let mut settings = None;
-        for row in rows {
-            match row {
-                Row::Setting(data) => settings = Some(m::Format { data }),
-                row => add(&mut batch, row),
-            }
+    /// Adds `row`, which is of this kind.
+    fn add(&mut self, row: Row) {
+        self.rows += 1;
+        let mut fields = Fields(&mut self.bytes);
+        match row {
+            Row::Setting(data) => m::Format { data }.encode_raw(&mut self.bytes),
+            Row::Node(ino, attr) => fields.message(1, |node| {
+                node.number(1, ino.0);
+                node.bytes(2, &encode_attr(&attr));
+            }),
+            Row::Entry(dir, name, entry) => fields.message(2, |edge| {
+                edge.number(1, dir.0);
+                edge.number(2, entry.ino.0);
+                edge.bytes(3, &name);
+                edge.number(4, entry.kind as u64);
+            }),
+            Row::Chunk(ino, index, slices) => fields.message(3, |chunk| {
+                chunk.number(1, ino.0);
+                chunk.number(2, index.into());
+                chunk.bytes(3, &encode_slices(&slices));
+            }),
+            row => add(&mut self.batch, row),
         }
-        match settings {
-            Some(settings) => Self::encoded(kind, count, &settings),
-            None => Self::encoded(kind, count, &batch),
+    }
+
+    fn finish(self) -> Segment {
+        let Self { kind, rows, mut bytes, batch } = self;
+        batch.encode_raw(&mut bytes);
+        let length = (bytes.len() - HEAD) as u64;
+        bytes[..4].copy_from_slice(&(kind as u32).to_be_bytes());
+        bytes[4..HEAD].copy_from_slice(&length.to_be_bytes());
+        Segment { kind, rows, bytes }
+    }
+}
+
+/// Writes fields of a message, as the generated code does, without a copy of their values.
+struct Fields<'b>(&'b mut Vec<u8>);
+
+impl Fields<'_> {
+    fn varint(&mut self, mut number: u64) {
+        while number > 0x7F {
+            self.0.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        self.0.push(number as u8);
+    }
+
+    fn number(&mut self, tag: u64, number: u64) {
+        if number != 0 {
+            self.varint(tag << 3);
+            self.varint(number);
+        }
+    }
+
+    fn bytes(&mut self, tag: u64, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            self.varint((tag << 3) | 2);
+            self.varint(bytes.len() as u64);
+            self.0.extend_from_slice(bytes);
+        }
+    }
+
+    fn message(&mut self, tag: u64, write: impl FnOnce(&mut Fields<'_>)) {
+        self.varint((tag << 3) | 2);
+        let begin = self.0.len();
+        // Most lengths take one byte.
+        self.0.push(0);
+        write(self);
+        let length = self.0.len() - begin - 1;
+        if length <= 0x7F {
+            self.0[begin] = length as u8;
+        } else {
+            let message = self.0.split_off(begin + 1);
+            self.0.pop();
+            self.varint(length as u64);
+            self.0.extend(message);
         }
     }
 }
@@ -176,22 +267,10 @@ const DIR: u32 = 0;
 const USER: u32 = 1;
 const GROUP: u32 = 2;
 
-/// Adds `row`, which is of a kind of [`Kind::of`], to a batch.
+/// Adds `row`, which is of a kind of [`Kind::of`] and has no message in [`Draft::add`], to a batch.
 fn add(batch: &mut Batch, row: Row) {
     match row {
         Row::Counter(counter, value) => batch.counters.push(m::Counter { key: counter.name().into(), value }),
-        Row::Node(ino, attr) => {
-            batch.nodes.push(m::Node { inode: ino.0, data: encode_attr(&attr).into() });
-        }
-        Row::Entry(dir, name, entry) => batch.edges.push(m::Edge {
-            parent: dir.0,
-            inode: entry.ino.0,
-            name: name.to_vec().into(),
-            kind: entry.kind as u32,
-        }),
-        Row::Chunk(ino, index, slices) => {
-            batch.chunks.push(m::Chunk { inode: ino.0, index, slices: encode_slices(&slices).into() });
-        }
         Row::SliceRef(id, size, refs) => batch.slice_refs.push(m::SliceRef { id, size, refs }),
         Row::Symlink(ino, target) => batch.symlinks.push(m::Symlink { inode: ino.0, target }),
         Row::Sustained(sid, ino) => match batch.sustained.last_mut() {
@@ -289,4 +368,42 @@ pub(super) fn rows(batch: Batch) -> Result<Vec<Row>, Key> {
         Row::Quota(key, Quota { max_space, max_inodes, used_space, used_inodes })
     }));
     Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_types::{Attr, Slice, Time};
+
+    use super::*;
+
+    #[test]
+    fn frequent_kinds_are_encoded_as_the_generated_code_does() {
+        let slices = |count: u32| (0..count).map(|n| Slice::whole(n, u64::MAX, 9)).collect();
+        let entry = |ino| Entry { kind: FileType::File, ino: Ino(ino) };
+        let attr = Attr::new(FileType::File, 0o644, 0, 0, Ino(1), Time::default());
+        let all = [
+            vec![Row::Node(Ino(0), attr), Row::Node(Ino(u64::MAX), attr)],
+            vec![
+                Row::Entry(Ino(1), Name::stored(b"a"), entry(127)),
+                Row::Entry(Ino(128), Name::stored(&[b'x'; 255]), entry(0)),
+                Row::Entry(Ino(300), Name::stored(b""), entry(u64::MAX)),
+            ],
+            [0, 1, 5, 6, 1000].map(|count| Row::Chunk(Ino(7), count * 128, slices(count))).into(),
+        ];
+        for rows_of_kind in &all {
+            let segments = Segment::of(rows_of_kind.clone());
+            let [Segment { rows: count, bytes, .. }] = &segments[..] else { panic!("one segment") };
+            assert_eq!(*count, rows_of_kind.len());
+            let (head, message) = bytes.split_at(HEAD);
+            assert_eq!(head[4..], (message.len() as u64).to_be_bytes());
+            let batch = Batch::decode(message).expect("a message");
+            assert!(batch.encode_to_vec() == message, "{rows_of_kind:?}");
+            assert_eq!(rows(batch), Ok(rows_of_kind.clone()));
+        }
+        let mixed: Vec<Row> =
+            (0..5).flat_map(|n| all.iter().filter_map(move |rows| rows.get(n))).cloned().collect();
+        let segments = Segment::of(mixed);
+        let kinds: Vec<(Kind, usize)> = segments.iter().map(|segment| (segment.kind, segment.rows)).collect();
+        assert_eq!(kinds, [(Kind::Node, 2), (Kind::Edge, 3), (Kind::Chunk, 5)]);
+    }
 }

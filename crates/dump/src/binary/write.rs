@@ -8,12 +8,9 @@ use sluice_meta::schema::Row;
 use super::{
     END, VERSION,
     messages::{Footer, Segments},
-    segment::{Kind, Segment},
+    segment::{Kind, ROWS, Segment},
 };
 use crate::DumpError;
-
-/// Records in a segment. JuiceFS reads a segment whole, and so does [`super::Reader`].
-pub(crate) const ROWS: usize = 10_000;
 
 /// Writes records, in any order; those of one kind are best written together.
 #[derive(Debug)]
@@ -79,12 +76,7 @@ impl<W: Write> Writer<W> {
     }
 
     fn end_segment(&mut self) -> Result<(), DumpError> {
-        match self.kind.take() {
-            Some(kind) => {
-                let segment = Segment::new(kind, std::mem::take(&mut self.rows));
-                self.put(&segment)
-            }
-            None => Ok(()),
-        }
+        self.kind = None;
+        Segment::of(std::mem::take(&mut self.rows)).iter().try_for_each(|segment| self.put(segment))
     }
 }

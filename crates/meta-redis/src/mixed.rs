@@ -40,6 +40,9 @@ const STRINGS: usize = 2000;
 /// Hashes and sets requested at once: a single one may fill a page.
 const LARGE: usize = 1000;
 
+/// The process that answered, its next cursor, and keys.
+pub(crate) type FoundKeys = ((u64, u64), Vec<Vec<u8>>);
+
 /// Searches keys of the volume that begin with a word, behind the cursor of a process; `count` keys
 /// are visited. Returns the process that answered, its next cursor, and the keys. Another process
 /// than that of the cursor begins anew.
@@ -48,7 +51,7 @@ pub(crate) fn search(
     word: &str,
     (of, cursor): (u64, u64),
     count: usize,
-) -> Result<((u64, u64), Vec<Vec<u8>>), EngineError> {
+) -> Result<FoundKeys, EngineError> {
     let request = |process| {
         let mut pipeline = Pipeline::default();
         let scan = pipeline.command("SCAN");
@@ -67,9 +70,8 @@ pub(crate) fn search(
     };
     let (answers, process) = pool.ask_by(request)?;
     let mut answers = answers.into_iter();
-    let found = answers.next().unwrap_or(Value::Nil);
+    let (cursor, keys) = reader.parse(answers.next().unwrap_or(Value::Nil))?;
     answers.try_for_each(|owned| reader.errors.sound(owned).map(drop))?;
-    let (cursor, keys) = reader.parse(found)?;
     Ok(((process, cursor), keys))
 }
 
@@ -238,22 +240,22 @@ impl Pass<'_> {
         let refused = || self.reader.errors.refused("the cursor is not of this scan");
         match from.map(|cursor| Position::read(cursor).ok_or_else(refused)).transpose()? {
             Some(position) if !position.pending.is_empty() => self.read(position),
-            position => self.find(position.unwrap_or_default()),
+            position => self.find(position.map_or((0, 0), |position| (position.process, position.cursor))),
         }
     }
 
-    /// Finds more keys.
-    fn find(&self, position: Position) -> Result<Page, EngineError> {
+    /// Finds more keys, behind the cursor of a process.
+    fn find(&self, mut at: (u64, u64)) -> Result<Page, EngineError> {
         let (begin, most) = if let [word] = self.words { (*word, FOUND_OF_ONE) } else { ("", FOUND) };
         thread::scope(|scope| {
             // The server finds the next keys meanwhile.
             let (sender, names) = channel();
             let places = scope.spawn(move || self.places(&names));
-            let (mut at, mut found) = ((position.process, position.cursor), 0);
+            let mut found = 0;
             for _ in 0..FOUND / PASSED {
                 let (next, keys) = search((self.pool, self.reader), begin, at, PASSED)?;
                 if next.0 != at.0 && found > 0 {
-                    return self.find(Position::default());
+                    return self.find((0, 0));
                 }
                 at = next;
                 found += keys.len();
@@ -294,7 +296,7 @@ impl Pass<'_> {
         }
         // No cursor is valid there.
         if position.cursor != 0 {
-            return self.find(Position::default());
+            return self.find((0, 0));
         }
         self.read(Position { inner: 0, process, ..position })
     }
@@ -341,7 +343,9 @@ impl Request {
         }
         for places in strings.chunks(STRINGS) {
             let command = request.pipeline.command("MGET");
-            places.iter().for_each(|place| command.push(&place.key(pass.reader.keys)));
+            for place in places {
+                command.push(&place.key(pass.reader.keys));
+            }
         }
         request.asked.append(&mut strings);
         request.waiting.extend_from_slice(later);
@@ -369,9 +373,10 @@ impl Request {
             let Some(place) = asked.next() else { break };
             match place.word() {
                 "i" | "s" => {
-                    let values: Vec<Cell> = reader.parse(answer)?;
-                    for (value, place) in values.into_iter().zip(once(place).chain(asked.by_ref())) {
-                        value.into_iter().for_each(|value| take(place, b"", value));
+                    let places = once(place).chain(asked.by_ref());
+                    for (place, value) in places.zip(reader.parse::<Vec<Cell>>(answer)?) {
+                        let Some(value) = value else { continue };
+                        take(place, b"", value);
                     }
                 }
                 // A list without elements does not exist.
@@ -380,8 +385,9 @@ impl Request {
                     slices => take(place, b"", slices),
                 },
                 "session" => {
-                    let members: Vec<Vec<u8>> = reader.parse(answer)?;
-                    members.iter().for_each(|member| take(place, member, Vec::new()));
+                    for member in reader.parse::<Vec<Vec<u8>>>(answer)? {
+                        take(place, &member, Vec::new());
+                    }
                 }
                 _ => {
                     let (inner, cells): (u64, Vec<Vec<u8>>) = reader.parse(answer)?;

@@ -107,7 +107,7 @@ impl BlockStore {
             stats,
             budget: Budget::new(
                 config.buffer_size - sluice_object::keep_idle(config.buffer_size / IDLE_SHARE),
-                disk.as_ref().map(|disk| disk.queued()).unwrap_or_default(),
+                disk.as_ref().map(|disk| disk.in_memory()).unwrap_or_default(),
             ),
             synced: config.sync_store.then(|| Arc::clone(&store)),
             store,

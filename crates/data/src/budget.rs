@@ -25,22 +25,22 @@ pub(crate) struct Budget {
     limit: u64,
     used: AtomicU64,
     peak: AtomicU64,
-    /// Bytes of blocks in the memory cache, and of blocks that are being written to local files. A
-    /// block may be in both.
+    /// Bytes of blocks in the memory cache, and what the local files hold in memory: blocks that
+    /// are being written, and blocks that are kept for other clients. A block may be in several.
     cached: AtomicU64,
-    queued: Arc<AtomicU64>,
+    files: [Arc<AtomicU64>; 2],
     waiting: Mutex<u32>,
     freed: Condvar,
 }
 
 impl Budget {
-    pub(crate) fn new(limit: u64, queued: Arc<AtomicU64>) -> Arc<Self> {
+    pub(crate) fn new(limit: u64, files: [Arc<AtomicU64>; 2]) -> Arc<Self> {
         Arc::new(Self {
             limit,
             used: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             cached: AtomicU64::new(0),
-            queued,
+            files,
             waiting: Mutex::new(0),
             freed: Condvar::new(),
         })
@@ -56,7 +56,8 @@ impl Budget {
 
     /// Used bytes, including those cached in memory.
     pub(crate) fn held(&self) -> u64 {
-        self.used() + self.cached.load(Ordering::Relaxed) + self.queued.load(Ordering::Relaxed)
+        let files = self.files.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum::<u64>();
+        self.used() + self.cached.load(Ordering::Relaxed) + files
     }
 
     /// The memory cache takes `bytes`.
@@ -137,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_stopped_writer_goes_on_when_there_is_room() {
-        let budget = Budget::new(100, Arc::default());
+        let budget = Budget::new(100, std::array::from_fn(|_| Arc::default()));
         let charge = budget.charge(200);
         let waiter = std::thread::spawn({
             let budget = Arc::clone(&budget);
@@ -156,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_stopped_writer_that_nobody_waits_for_is_let_go() {
-        let budget = Budget::new(100, Arc::default());
+        let budget = Budget::new(100, std::array::from_fn(|_| Arc::default()));
         let _charge = budget.charge(200);
         let interrupt = Interrupt::default();
         interrupt.set();
@@ -166,12 +167,13 @@ mod tests {
 
     #[test]
     fn cached_blocks_leave_writers_less_room() {
-        let budget = Budget::new(100, Arc::default());
+        let budget = Budget::new(100, std::array::from_fn(|_| Arc::default()));
         let _charge = budget.charge(150);
         let interrupt = Interrupt::never();
         budget.wait(&interrupt).expect("slowed, not stopped");
         budget.set_cached(30);
-        budget.queued.store(20, Ordering::Relaxed);
+        budget.files[0].store(15, Ordering::Relaxed);
+        budget.files[1].store(5, Ordering::Relaxed);
         interrupt.set();
         assert_eq!(budget.held(), 200);
         assert_eq!(budget.wait(&interrupt), Err(FsError::Interrupted));

@@ -30,7 +30,7 @@ mod write;
 
 use std::{fmt, ops::Deref, sync::Arc};
 
-pub use cache::Cached;
+pub use cache::{Cached, Served};
 pub use compact::{Plan, plan};
 pub use config::{CacheConfig, DataConfig, Eviction, UploadHours, Verify, WritebackConfig};
 pub use error::{DataError, WarmError};

@@ -20,7 +20,7 @@ use tokio_util::task::TaskTracker;
 use crate::{
     IndexRef,
     blocks::BlockStore,
-    cache::{BlockFile, Cached, DiskCache, file::each_block},
+    cache::{BlockFile, Cached, DiskCache, Served, file::each_block},
     compact::Compactor,
     config::DataConfig,
     error::{DataError, WarmError},
@@ -264,18 +264,19 @@ impl DataStore {
         self.blocks.location(block)
     }
 
-    /// Appends bytes `range` of `block` to `out` if they are cached here, and to `sums` the CRC-32C
-    /// of each of their [`pages`](crate::pages). Whoever gets them has to check these. Reads a
-    /// local file at most, and waits for its disk only with `wait`. Appends nothing if they are not
-    /// [`Cached::Here`].
+    /// Bytes `range` of `block` if they are cached here: copied to a place in the buffer `out`,
+    /// which grows if it is too short, or shared. Appends to `sums` the CRC-32C of each of their
+    /// [`pages`](crate::pages). Whoever gets them has to check these. Reads a local file at most,
+    /// and waits for its disk only with `wait`. Appends nothing if they are not [`Cached::Here`];
+    /// the bytes at that place may then have changed.
     pub fn serve(
         &self,
         block: BlockKey,
         range: &Range<u32>,
-        out: &mut Vec<u8>,
+        out: (&mut Vec<u8>, usize),
         sums: &mut Vec<u32>,
         wait: bool,
-    ) -> Cached<()> {
+    ) -> Cached<Served> {
         self.blocks.serve(block, range, out, sums, wait)
     }
 

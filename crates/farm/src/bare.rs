@@ -1,38 +1,36 @@
-//! Bare servers, which only read requests and send bytes. They show the limit of the machine.
+//! Bare servers, which let a client in, read its requests and send bytes that they have in memory
+//! or in an open file. They show the limit of the machine: requests and answers are those of a
+//! member, byte for byte.
 
 use std::{
     fs::File,
-    io::{Read, Write},
+    io::{self, IoSlice, Read, Write},
     net::{Ipv4Addr, TcpListener, TcpStream},
+    ops::Range,
     path::Path,
     sync::Arc,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
-use rustls::{
-    ServerConfig, ServerConnection, StreamOwned,
-    crypto::aws_lc_rs,
-    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
-};
+use rustix::net::SendFlags;
+use rustls::StreamOwned;
+use sluice_data::pages;
+use sluice_peer::wire::{Head, Identity, Request, Status, admit, binding};
+use tokio_rustls::TlsAcceptor;
 
-use crate::node::{LARGE, SMALL};
-
-/// Bytes of a request of the protocol.
-pub(crate) const REQUEST: usize = 44;
-/// Bytes of an answer before its payload.
-const HEAD: usize = 24 + 4;
+use crate::node::{LARGE, LARGES, SMALL, SMALLS, content, ring};
 
 /// What is sent for each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum What {
-    /// A small answer from memory, all that were asked for in one write.
+    /// Small answers from memory, all that were asked for in one write.
     Echo,
-    /// A small answer from memory through TLS.
+    /// Small answers from memory through TLS.
     EchoTls,
-    /// A large file, by sendfile.
+    /// Large files, by sendfile.
     Sendfile,
-    /// A large buffer through TLS.
+    /// Large answers from memory through TLS.
     Tls,
 }
 
@@ -45,80 +43,176 @@ impl What {
         matches!(self, Self::Sendfile | Self::Tls)
     }
 
-    /// Bytes of an answer.
-    pub(crate) fn answer(self) -> usize {
-        HEAD + if self.is_large() { LARGE } else { SMALL } as usize
+    /// As the command line has it.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map(|name| name.get_name().to_owned()).unwrap_or_default()
+    }
+}
+
+/// All answers, but for their heads.
+struct Answers {
+    size: u32,
+    /// Checksums and bytes of each block.
+    frames: Vec<Vec<u8>>,
+    /// The bytes of each block, if they are sent from a file.
+    files: Vec<File>,
+}
+
+impl Answers {
+    fn new(what: What, dir: &Path) -> Result<Self> {
+        let (size, count) = if what.is_large() { (LARGE, LARGES) } else { (SMALL, SMALLS) };
+        let (mut frames, mut files) = (Vec::new(), Vec::new());
+        for number in 0..count {
+            let bytes = content(number, size);
+            let sum = |page: Range<u32>| crc32c::crc32c(&bytes[page.start as usize..page.end as usize]);
+            let mut frame: Vec<u8> = pages(&(0..size)).flat_map(|page| sum(page).to_le_bytes()).collect();
+            if what == What::Sendfile {
+                let path = dir.join(format!("bare-{number}"));
+                std::fs::write(&path, &bytes)?;
+                files.push(File::open(&path)?);
+            } else {
+                frame.extend_from_slice(&bytes);
+            }
+            frames.push(frame);
+        }
+        Ok(Self { size, frames, files })
+    }
+
+    /// The head of the answer to a request, and the number of the block.
+    fn head(&self, request: &[u8; Request::BYTES]) -> Result<([u8; Head::BYTES], usize)> {
+        let request = Request::decode(request).context("a request is none of the protocol")?;
+        let number = request.key.id.wrapping_sub(self.size.into()) as usize;
+        ensure!(number < self.frames.len() && request.range == (0..self.size), "no such block");
+        let sums = pages(&request.range).count() as u16;
+        let (id, length, version) = (request.id, self.size, request.version);
+        Ok((Head { id, status: Status::Done, sums, length, version }.encode(), number))
     }
 }
 
 /// Serves each connection in a thread of its own until it is killed. Says where.
 pub(crate) fn run(what: What, dir: &Path) -> Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    let path = dir.join("bare");
-    std::fs::write(&path, vec![7; what.answer()])?;
-    let file = Arc::new(File::open(&path)?);
-    let tls = if what.is_encrypted() { Some(config()?) } else { None };
-    let print = tls.as_ref().map(|(_, cert)| hex::encode(cert));
-    println!("{} {}", listener.local_addr()?.port(), print.unwrap_or_default());
-    std::io::stdout().flush()?;
+    let answers = Arc::new(Answers::new(what, dir)?);
+    let tls = if what.is_encrypted() { Some(Arc::new(Identity::new()?)) } else { None };
+    let print = tls.as_ref().map_or_else(String::new, |tls| hex::encode(tls.fingerprint));
+    println!("{} {print}", listener.local_addr()?.port());
+    io::stdout().flush()?;
     loop {
         let (stream, _) = listener.accept()?;
         stream.set_nodelay(true)?;
-        let (tls, file) = (tls.as_ref().map(|(config, _)| Arc::clone(config)), Arc::clone(&file));
+        let (tls, answers) = (tls.clone(), Arc::clone(&answers));
         // The end of a connection is an error, too.
-        drop(std::thread::spawn(move || serve(what, stream, &file, tls)));
+        drop(std::thread::spawn(move || serve(stream, &answers, tls.as_deref())));
     }
 }
 
-fn serve(what: What, stream: TcpStream, file: &File, tls: Option<Arc<ServerConfig>>) -> Result<()> {
-    match tls {
-        Some(config) => send(what, StreamOwned::new(ServerConnection::new(config)?, stream)),
-        None if what == What::Sendfile => send_file(stream, file, what.answer()),
-        None => send(what, stream),
+fn serve(stream: TcpStream, answers: &Answers, tls: Option<&Identity>) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    stream.set_nonblocking(true)?;
+    let entered = runtime.enter();
+    let mut stream = tokio::net::TcpStream::from_std(stream)?;
+    drop(entered);
+    let Some(tls) = tls else {
+        runtime.block_on(admit(&mut stream, &ring(), b""))?;
+        let stream = blocking(stream)?;
+        return if answers.files.is_empty() {
+            echo(stream, answers, false)
+        } else {
+            send_files(stream, answers)
+        };
+    };
+    let stream = runtime.block_on(async {
+        let mut stream = TlsAcceptor::from(Arc::clone(&tls.config)).accept(stream).await?;
+        let binding = binding(stream.get_ref().1)?;
+        admit(&mut stream, &ring(), &binding).await?;
+        Ok::<_, io::Error>(stream)
+    })?;
+    let (stream, session) = stream.into_inner();
+    echo(StreamOwned::new(session, blocking(stream)?), answers, true)
+}
+
+/// A stream without a runtime, whose calls wait.
+pub(crate) fn blocking(stream: tokio::net::TcpStream) -> io::Result<TcpStream> {
+    let stream = stream.into_std()?;
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+/// The requests that have arrived on a connection.
+struct Arrived {
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+impl Arrived {
+    fn new() -> Self {
+        Self { bytes: vec![0; 64 << 10], count: 0 }
+    }
+
+    /// Waits until there is at least a part of a request.
+    fn wait(&mut self, stream: &mut impl Read) -> Result<()> {
+        let read = stream.read(&mut self.bytes[self.count..])?;
+        ensure!(read > 0, "the client is gone");
+        self.count += read;
+        Ok(())
+    }
+
+    /// Calls `answer` for each request that is complete.
+    fn each(&mut self, mut answer: impl FnMut(&[u8; Request::BYTES]) -> Result<()>) -> Result<()> {
+        let (whole, _) = self.bytes[..self.count].as_chunks::<{ Request::BYTES }>();
+        whole.iter().try_for_each(&mut answer)?;
+        let done = whole.len() * Request::BYTES;
+        self.bytes.copy_within(done..self.count, 0);
+        self.count -= done;
+        Ok(())
     }
 }
 
-fn send(what: What, mut stream: impl Read + Write) -> Result<()> {
-    let answer = vec![7; what.answer()];
-    let (mut arrived, mut open, mut out) = (vec![0; 64 << 10], 0, Vec::new());
+/// Answers all requests that have arrived in one write. TLS makes fewer records of bytes that lie
+/// one behind the other (`joined`).
+fn echo(mut stream: impl Read + Write, answers: &Answers, joined: bool) -> Result<()> {
+    let (mut arrived, mut out, mut bytes) = (Arrived::new(), Vec::new(), Vec::new());
     loop {
-        let read = stream.read(&mut arrived)?;
-        anyhow::ensure!(read > 0, "the client is gone");
-        open += read;
+        arrived.wait(&mut stream)?;
         out.clear();
-        while open >= REQUEST {
-            open -= REQUEST;
-            if what.is_large() { stream.write_all(&answer)? } else { out.extend_from_slice(&answer) }
+        arrived.each(|request| {
+            out.push(answers.head(request)?);
+            Ok(())
+        })?;
+        let parts = out.iter().flat_map(|(head, number)| [&head[..], &answers.frames[*number][..]]);
+        if joined {
+            bytes.clear();
+            parts.for_each(|part| bytes.extend_from_slice(part));
+            stream.write_all(&bytes)?;
+            stream.flush()?;
+            continue;
         }
-        stream.write_all(&out)?;
+        let mut slices: Vec<_> = parts.map(IoSlice::new).collect();
+        let mut left = &mut slices[..];
+        while !left.is_empty() {
+            let sent = stream.write_vectored(left)?;
+            IoSlice::advance_slices(&mut left, sent);
+        }
+        stream.flush()?;
     }
 }
 
-fn send_file(mut stream: TcpStream, file: &File, length: usize) -> Result<()> {
-    let (mut arrived, mut open) = (vec![0; 4 << 10], 0);
+fn send_files(mut stream: TcpStream, answers: &Answers) -> Result<()> {
+    let mut arrived = Arrived::new();
     loop {
-        let read = stream.read(&mut arrived)?;
-        anyhow::ensure!(read > 0, "the client is gone");
-        open += read;
-        while open >= REQUEST {
-            open -= REQUEST;
-            let mut at = 0;
-            while (at as usize) < length {
-                let left = length - at as usize;
-                rustix::fs::sendfile(&stream, file, Some(&mut at), left)?;
+        arrived.wait(&mut stream)?;
+        arrived.each(|request| {
+            let (head, number) = answers.head(request)?;
+            for part in [&head[..], &answers.frames[number][..]] {
+                let sent = rustix::net::send(&stream, part, SendFlags::MORE)?;
+                ensure!(sent == part.len(), "a head was cut");
             }
-        }
+            let (mut at, end) = (0, u64::from(answers.size));
+            while at < end {
+                let left = (end - at) as usize;
+                rustix::fs::sendfile(&stream, &answers.files[number], Some(&mut at), left)?;
+            }
+            Ok(())
+        })?;
     }
-}
-
-fn config() -> Result<(Arc<ServerConfig>, CertificateDer<'static>)> {
-    let made = rcgen::generate_simple_self_signed(["bare".to_owned()])?;
-    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
-    let cert: CertificateDer<'static> = made.cert.der().clone();
-    let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_protocol_versions(&[&rustls::version::TLS13])?
-        .with_no_client_auth()
-        .with_single_cert(vec![cert.clone()], key)
-        .context("a certificate")?;
-    Ok((Arc::new(config), cert))
 }

@@ -2,6 +2,7 @@
 //! rendering farm of many clients.
 
 mod bare;
+mod drain;
 mod node;
 mod render;
 mod speed;
@@ -10,6 +11,10 @@ use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+
+/// The allocator of the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[derive(Parser)]
 #[command(about = "Measures the cache group")]

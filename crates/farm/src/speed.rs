@@ -1,9 +1,11 @@
 //! One member pinned to one core, clients on the others: measures requests per second of CPU time,
 //! for the member and for bare servers.
+//!
+//! What must stay true: the member and the bare servers have the same clients, which ask for the
+//! same blocks over as many connections.
 
 use std::{
-    io::{BufRead as _, BufReader, Read, Write},
-    net::TcpStream,
+    io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::Arc,
@@ -11,15 +13,15 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use clap::{Args, ValueEnum as _};
+use clap::{Args, ValueEnum};
 use rustix::thread::{CpuSet, sched_setaffinity};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, crypto::aws_lc_rs};
 use sluice_data::Peers as _;
 use sluice_peer::{Group, GroupConfig, Member};
 use tokio::{runtime::Runtime, task::JoinSet};
 
 use crate::{
-    bare::{REQUEST, What},
+    bare::What,
+    drain::Drain,
     node::{Fixed, LARGE, LARGES, SMALL, SMALLS, block, ring},
 };
 
@@ -41,9 +43,27 @@ pub(crate) struct Speed {
     /// Clients, each with two connections
     #[arg(long, default_value_t = 4)]
     clients: usize,
+    /// The flag of the member's mount: a fifth of it keeps small blocks in memory
+    #[arg(long, value_name = "MIB", default_value_t = 300)]
+    buffer_size: u64,
+    /// Measure these alone; may be repeated
+    #[arg(long)]
+    only: Vec<What>,
+    /// Measure with these clients alone; may be repeated
+    #[arg(long = "with")]
+    clients_of: Vec<Clients>,
     /// Requests that are under way at once
     #[arg(long, default_value_t = 128)]
     depth: usize,
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Clients {
+    /// Clients of a cache group, as mounts have them: they compare checksums and hand bytes on.
+    Group,
+    /// Clients that throw the answers away, so that many requests are under way.
+    Drain,
 }
 
 /// What was done in a measurement.
@@ -52,6 +72,22 @@ struct Done {
     bytes: u64,
     cpu: Duration,
     wall: Duration,
+}
+
+impl Done {
+    /// Prints what was done. Returns the answers per second of CPU time.
+    fn show(&self, round: usize, server: &str, what: What, clients: Clients) -> f64 {
+        let (cpu, wall) = (self.cpu.as_secs_f64().max(0.001), self.wall.as_secs_f64());
+        println!(
+            "{round}: {server:<6} {:<16} {:>9.0}/s {:>9.0}/CPU s {:>7.0} MiB/CPU s {:>4.0} %",
+            format!("{}, {clients:?}", what.name()),
+            self.answers as f64 / wall,
+            self.answers as f64 / cpu,
+            self.bytes as f64 / f64::from(1 << 20) / cpu,
+            100.0 * cpu / wall
+        );
+        self.answers as f64 / cpu
+    }
 }
 
 impl Speed {
@@ -64,26 +100,40 @@ impl Speed {
         sched_setaffinity(None, &others)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         println!("what, answers/s, answers per CPU second, MiB per CPU second, core busy");
+        let whats = if self.only.is_empty() { What::value_variants() } else { &self.only };
+        let clients = if self.clients_of.is_empty() { Clients::value_variants() } else { &self.clients_of };
+        let all: Vec<(What, Clients)> =
+            whats.iter().flat_map(|what| clients.iter().map(|clients| (*what, *clients))).collect();
+        let mut rates: Vec<[Vec<f64>; 2]> = vec![<[Vec<f64>; 2]>::default(); all.len()];
         for round in 0..self.rounds {
             for plaintext in [true, false] {
-                let node = Self::start(&["node", if plaintext { "--plaintext" } else { "" }], dir.path())?;
-                for large in [false, true] {
-                    let done = self.members(&runtime, &node, large)?;
-                    let name = format!(
-                        "member {} {}",
-                        if large { "4 MiB" } else { "11.8 KB" },
-                        if plaintext { "plaintext" } else { "TLS" }
-                    );
-                    show(round, &name, &done);
+                if whats.iter().all(|what| what.is_encrypted() == plaintext) {
+                    continue;
+                }
+                let buffer_size = format!("--buffer-size={}", self.buffer_size);
+                let plaintext_flag = if plaintext { "--plaintext" } else { "" };
+                let node = Self::start(&["node", &buffer_size, plaintext_flag], dir.path())?;
+                for ((what, clients), rates) in all.iter().zip(&mut rates) {
+                    if what.is_encrypted() != plaintext {
+                        let done = self.measure(&runtime, &node, what.is_large(), *clients)?;
+                        rates[0].push(done.show(round, "member", *what, *clients));
+                    }
                 }
             }
-            for what in What::value_variants() {
-                let name =
-                    what.to_possible_value().map(|name| name.get_name().to_owned()).unwrap_or_default();
-                let server = Self::start(&["bare", &name], dir.path())?;
-                let done = self.bare(&server, *what)?;
-                show(round, &format!("bare {name}"), &done);
+            for ((what, clients), rates) in all.iter().zip(&mut rates) {
+                let server = Self::start(&["bare", &what.name()], dir.path())?;
+                let done = self.measure(&runtime, &server, what.is_large(), *clients)?;
+                rates[1].push(done.show(round, "bare", *what, *clients));
             }
+        }
+        println!("what, answers per CPU second of the member and of the bare server (medians), share");
+        for ((what, clients), rates) in all.iter().zip(&mut rates) {
+            let [member, bare] = rates.each_mut().map(|rates| {
+                rates.sort_by(f64::total_cmp);
+                rates.get(rates.len() / 2).copied().unwrap_or_default()
+            });
+            let name = format!("{}, {clients:?}", what.name());
+            println!("{name:<16} {member:>9.0} {bare:>9.0} {:>4.0} %", 100.0 * member / bare);
         }
         Ok(())
     }
@@ -102,25 +152,36 @@ impl Speed {
         Ok(Serving { port: port.parse().context("its port")?, print: print.to_owned(), child })
     }
 
-    fn members(&self, runtime: &Runtime, node: &Serving, large: bool) -> Result<Done> {
+    /// Requests to one server, over as many connections as clients make.
+    fn measure(&self, runtime: &Runtime, server: &Serving, large: bool, clients: Clients) -> Result<Done> {
         let mut print = None;
-        if !node.print.is_empty() {
-            let bytes = hex::decode(&node.print)?.try_into();
+        if !server.print.is_empty() {
+            let bytes = hex::decode(&server.print)?.try_into();
             let bytes = bytes.map_err(|_| anyhow::anyhow!("the certificate has another length"))?;
             print = Some(bytes);
         }
         let member = Member {
             name: "node".into(),
-            address: format!("127.0.0.1:{}", node.port),
+            address: format!("127.0.0.1:{}", server.port),
             weight: 100,
             fingerprint: print,
             backup: false,
         };
+        let (started, cpu) = (Instant::now(), server.cpu()?);
+        let answers = match clients {
+            Clients::Group => self.ask_as_group(runtime, &member, large)?,
+            Clients::Drain => self.drain(&member, large)?,
+        };
+        let bytes = answers * u64::from(if large { LARGE } else { SMALL });
+        Ok(Done { answers, bytes, cpu: server.cpu()?.saturating_sub(cpu), wall: started.elapsed() })
+    }
+
+    /// Answers to clients of a group.
+    fn ask_as_group(&self, runtime: &Runtime, member: &Member, large: bool) -> Result<u64> {
         let (size, count) = if large { (LARGE, LARGES) } else { (SMALL, SMALLS) };
         let depth = if large { LARGE_DEPTH } else { self.depth };
-        let until = Duration::from_secs(self.seconds);
-        let (started, cpu) = (Instant::now(), node.cpu()?);
-        let answers = runtime.block_on(async {
+        let (started, until) = (Instant::now(), Duration::from_secs(self.seconds));
+        runtime.block_on(async {
             let mut work = JoinSet::new();
             for client in 0..self.clients {
                 let directory = Arc::new(Fixed(vec![member.clone()]));
@@ -145,26 +206,30 @@ impl Speed {
             while let Some(done) = work.join_next().await {
                 answers += done??;
             }
-            Ok::<u64, anyhow::Error>(answers)
-        })?;
-        let bytes = answers * u64::from(size);
-        Ok(Done { answers, bytes, cpu: node.cpu()?.saturating_sub(cpu), wall: started.elapsed() })
+            Ok(answers)
+        })
     }
 
-    /// The same requests to a server that only sends, over as many connections. Each has a thread.
-    fn bare(&self, server: &Serving, what: What) -> Result<Done> {
-        let depth = if what.is_large() { LARGE_DEPTH } else { self.depth };
+    /// Answers to clients that throw them away.
+    fn drain(&self, member: &Member, large: bool) -> Result<u64> {
+        let (size, count) = if large { (LARGE, LARGES) } else { (SMALL, SMALLS) };
+        let depth = if large { LARGE_DEPTH } else { self.depth };
         let connections = depth.min(self.clients * LINKS);
-        let until = Duration::from_secs(self.seconds);
-        let (started, cpu) = (Instant::now(), server.cpu()?);
-        let answers = std::thread::scope(|scope| {
-            let one = || drain(server, what, depth / connections, until);
-            let all: Vec<_> = (0..connections).map(|_| scope.spawn(one)).collect();
-            let failed = |_| anyhow::anyhow!("a client of a bare server failed");
+        let drain = |number: usize| Drain {
+            address: member.address.clone(),
+            fingerprint: member.fingerprint,
+            size,
+            count,
+            depth: depth / connections,
+            first: number as u64 * 977,
+            period: Duration::from_secs(self.seconds),
+        };
+        std::thread::scope(|scope| {
+            let all: Vec<_> =
+                (0..connections).map(drain).map(|drain| scope.spawn(move || drain.run())).collect();
+            let failed = |_| anyhow::anyhow!("a client failed");
             all.into_iter().map(|one| one.join().map_err(failed)?).sum::<Result<u64>>()
-        })?;
-        let bytes = answers * what.answer() as u64;
-        Ok(Done { answers, bytes, cpu: server.cpu()?.saturating_sub(cpu), wall: started.elapsed() })
+        })
     }
 }
 
@@ -191,57 +256,4 @@ impl Drop for Serving {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// Keeps `depth` requests under way on one connection, and throws the answers away. Returns how
-/// many there were.
-fn drain(server: &Serving, what: What, depth: usize, until: Duration) -> Result<u64> {
-    let stream = TcpStream::connect(("127.0.0.1", server.port))?;
-    stream.set_nodelay(true)?;
-    if what.is_encrypted() {
-        let session = ClientConnection::new(Arc::new(trust(server)?), "bare".try_into()?)?;
-        drain_stream(StreamOwned::new(session, stream), what, depth, until)
-    } else {
-        drain_stream(stream, what, depth, until)
-    }
-}
-
-fn drain_stream(mut stream: impl Read + Write, what: What, depth: usize, until: Duration) -> Result<u64> {
-    let mut buffer = vec![0; 256 << 10];
-    let requests = vec![0; REQUEST * depth];
-    let (started, answer) = (Instant::now(), what.answer() as u64);
-    let (mut got, mut answered) = (0u64, 0u64);
-    stream.write_all(&requests)?;
-    while started.elapsed() < until {
-        let read = stream.read(&mut buffer)?;
-        ensure!(read > 0, "the server is gone");
-        got += read as u64;
-        let now = got / answer;
-        if now > answered {
-            stream.write_all(&requests[..REQUEST * (now - answered) as usize])?;
-            answered = now;
-        }
-    }
-    Ok(answered)
-}
-
-/// What a client needs to trust the certificate of a server.
-fn trust(server: &Serving) -> Result<ClientConfig> {
-    let mut roots = RootCertStore::empty();
-    roots.add(hex::decode(&server.print)?.into())?;
-    Ok(ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_protocol_versions(&[&rustls::version::TLS13])?
-        .with_root_certificates(roots)
-        .with_no_client_auth())
-}
-
-fn show(round: usize, name: &str, done: &Done) {
-    let (cpu, wall) = (done.cpu.as_secs_f64().max(0.001), done.wall.as_secs_f64());
-    println!(
-        "{round}: {name:<24} {:>9.0}/s {:>9.0}/CPU s {:>7.0} MiB/CPU s {:>4.0} %",
-        done.answers as f64 / wall,
-        done.answers as f64 / cpu,
-        done.bytes as f64 / f64::from(1 << 20) / cpu,
-        100.0 * cpu / wall
-    );
 }

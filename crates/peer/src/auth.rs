@@ -95,7 +95,7 @@ impl KeyRing {
 /// # Errors
 /// [`io::ErrorKind::PermissionDenied`] if one of both does not know it; otherwise those of the
 /// connection, [`io::ErrorKind::TimedOut`] after [`HANDSHAKE`].
-pub(crate) async fn prove<S: AsyncRead + AsyncWrite + Unpin>(
+pub async fn prove<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     ring: &KeyRing,
     position: usize,
@@ -129,7 +129,7 @@ pub(crate) async fn prove<S: AsyncRead + AsyncWrite + Unpin>(
 ///
 /// # Errors
 /// As [`prove`].
-pub(crate) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
+pub async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     ring: &KeyRing,
     binding: &[u8],

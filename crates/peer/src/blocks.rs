@@ -3,7 +3,7 @@
 use std::{future::Future, ops::Range, pin::Pin, sync::Weak};
 
 use bytes::Bytes;
-use sluice_data::{BlockKey, Cached, CachedFile, DataStore};
+use sluice_data::{BlockKey, Cached, CachedFile, DataStore, Served};
 use sluice_types::Interrupt;
 
 /// A future without a name.
@@ -11,17 +11,18 @@ pub type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// What a member can do for others.
 pub trait Blocks: Send + Sync + 'static {
-    /// Appends bytes `range` of a block to `out` if it is cached, and to `sums` the CRC-32C of each
-    /// of their [`pages`](sluice_data::pages). Reads a local file at most, and waits for its disk
-    /// only with `wait`. Appends nothing unless the bytes are here.
+    /// Bytes `range` of a block if it is cached: copied to a place in the buffer `out`, which grows
+    /// if it is too short, or shared. Appends to `sums` the CRC-32C of each of their
+    /// [`pages`](sluice_data::pages). Reads a local file at most, and waits for its disk only with
+    /// `wait`. Appends nothing unless the bytes are here.
     fn serve(
         &self,
         block: BlockKey,
         range: &Range<u32>,
-        out: &mut Vec<u8>,
+        out: (&mut Vec<u8>, usize),
         sums: &mut Vec<u32>,
         wait: bool,
-    ) -> Cached<()>;
+    ) -> Cached<Served>;
 
     /// As [`Self::serve`] without a copy, if it can be. Never waits.
     fn file(&self, block: BlockKey, range: &Range<u32>) -> Cached<CachedFile> {
@@ -54,10 +55,10 @@ impl Blocks for Weak<DataStore> {
         &self,
         block: BlockKey,
         range: &Range<u32>,
-        out: &mut Vec<u8>,
+        out: (&mut Vec<u8>, usize),
         sums: &mut Vec<u32>,
         wait: bool,
-    ) -> Cached<()> {
+    ) -> Cached<Served> {
         self.upgrade().map_or(Cached::Missing, |store| store.serve(block, range, out, sums, wait))
     }
 

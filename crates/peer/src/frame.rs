@@ -20,7 +20,7 @@ pub(crate) const MAX_BLOCK: u32 = 16 << 20;
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// A range of a block. The owner reads the block from the object store if it has to.
     Get = 1,
     /// As `Get`, only if the block is cached.
@@ -47,21 +47,25 @@ impl Kind {
 
 /// The head of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Request {
+pub struct Request {
     /// The client's number for it, which the answer repeats.
-    pub(crate) id: u32,
-    pub(crate) kind: Kind,
+    pub id: u32,
+    /// What is asked for.
+    pub kind: Kind,
     /// Version of the list of members that the client has.
-    pub(crate) version: u64,
-    pub(crate) key: BlockKey,
+    pub version: u64,
+    /// The block.
+    pub key: BlockKey,
     /// Bytes of the block that are wanted; for `Put`, all.
-    pub(crate) range: Range<u32>,
+    pub range: Range<u32>,
 }
 
 impl Request {
-    pub(crate) const BYTES: usize = 44;
+    /// Its length.
+    pub const BYTES: usize = 44;
 
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+    /// Appends its bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.id.to_le_bytes());
         out.extend_from_slice(&[self.kind as u8, 0, 0, 0]);
         out.extend_from_slice(&self.version.to_le_bytes());
@@ -74,7 +78,7 @@ impl Request {
     }
 
     /// `None` if these bytes are no request, or ask for what no block has.
-    pub(crate) fn decode(bytes: &[u8; Self::BYTES]) -> Option<Self> {
+    pub fn decode(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         let u32_at = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         if u32_at(Self::BYTES - 4) != crc32c::crc32c(&bytes[..Self::BYTES - 4]) {
             return None;
@@ -87,7 +91,7 @@ impl Request {
     }
 
     /// Bytes that follow the head.
-    pub(crate) fn payload(&self) -> usize {
+    pub fn payload(&self) -> usize {
         if self.kind == Kind::Put { self.key.size as usize } else { 0 }
     }
 }
@@ -95,7 +99,7 @@ impl Request {
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Status {
+pub enum Status {
     /// The payload is what was asked for.
     Done = 0,
     /// The answer will take longer: the block is read from the object store. Another one follows.
@@ -109,21 +113,25 @@ pub(crate) enum Status {
 
 /// The head of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Head {
-    pub(crate) id: u32,
-    pub(crate) status: Status,
+pub struct Head {
+    /// The number of the request.
+    pub id: u32,
+    /// How it ended.
+    pub status: Status,
     /// How many checksums come before the payload.
-    pub(crate) sums: u16,
+    pub sums: u16,
     /// Bytes of the payload.
-    pub(crate) length: u32,
+    pub length: u32,
     /// Version of the list of members that the server has.
-    pub(crate) version: u64,
+    pub version: u64,
 }
 
 impl Head {
-    pub(crate) const BYTES: usize = 24;
+    /// Its length.
+    pub const BYTES: usize = 24;
 
-    pub(crate) fn encode(&self) -> [u8; Self::BYTES] {
+    /// Its bytes.
+    pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut out = [0; Self::BYTES];
         out[..4].copy_from_slice(&self.id.to_le_bytes());
         out[4] = self.status as u8;
@@ -136,7 +144,7 @@ impl Head {
     }
 
     /// `None` if these bytes are no answer, or too long.
-    pub(crate) fn decode(bytes: &[u8; Self::BYTES]) -> Option<Self> {
+    pub fn decode(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         let u32_at = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         if u32_at(20) != crc32c::crc32c(&bytes[..20]) {
             return None;

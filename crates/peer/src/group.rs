@@ -10,7 +10,7 @@ use std::{
     ops::Range,
     sync::{
         Arc, Weak,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -89,6 +89,8 @@ pub struct Group {
     ring: Arc<KeyRing>,
     directory: Arc<dyn Directory>,
     states: RwLock<Arc<MemberStates>>,
+    /// The version of the list, which is looked at with each request of other clients.
+    version: AtomicU64,
     /// Whether a newer list is being fetched.
     updating: AtomicBool,
     /// Whether the metadata engine is asked in a moment.
@@ -137,6 +139,7 @@ impl Group {
             ring,
             directory,
             states: RwLock::default(),
+            version: AtomicU64::new(0),
             updating: AtomicBool::new(false),
             will_ask: AtomicBool::new(false),
             polling: DirectoryPolling::new(Rng::from_os()),
@@ -165,7 +168,7 @@ impl Group {
 
     /// The version of the list that this client has.
     pub(crate) fn version(&self) -> u64 {
-        self.states.read().version
+        self.version.load(Ordering::Relaxed)
     }
 
     /// Takes the list of members and the keys from the metadata engine. Blocks.
@@ -229,6 +232,7 @@ impl Group {
             let (patience, runtime) = (self.config.patience, self.runtime.clone());
             Node::new(member.address.clone(), member.fingerprint, patience, runtime)
         };
+        self.version.store(list.version, Ordering::Relaxed);
         *states = Arc::new(states.next(list, self.config.own.as_deref(), node));
     }
 
@@ -331,11 +335,11 @@ impl Group {
     /// A client has a list of this version. The list is read soon: never so often that the members
     /// of a large group, which all start at once, keep the metadata engine busy.
     pub(crate) fn heard_of(&self, version: u64) {
-        let states = Arc::clone(&self.states.read());
-        if version <= states.version {
+        if version <= self.version() {
             return;
         }
-        let pause = NEWER_PAUSE.max(PAUSE_PER_MEMBER * states.members.len() as u32);
+        let members = self.states.read().members.len() as u32;
+        let pause = NEWER_PAUSE.max(PAUSE_PER_MEMBER * members);
         let now = Instant::now();
         let elapsed = self.polling.elapsed(now).unwrap_or(pause);
         let Some(left) = pause.checked_sub(elapsed).filter(|left| !left.is_zero()) else {

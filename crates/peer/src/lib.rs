@@ -9,6 +9,7 @@
 mod auth;
 mod blocks;
 mod costs;
+mod deadline;
 mod directory_polling;
 mod frame;
 mod group;
@@ -18,6 +19,7 @@ mod link;
 mod member_states;
 mod members;
 mod node;
+mod outgoing;
 mod placement;
 mod serve;
 mod served_connection;
@@ -33,3 +35,13 @@ pub use members::{Directory, Member, Members};
 pub use serve::{ServeConfig, Server};
 pub use stats::Stats;
 pub use tls::Fingerprint;
+
+/// The wire format, and how a client is let in: for the servers that a member is compared with, and
+/// for their clients.
+pub mod wire {
+    pub use crate::{
+        auth::{admit, prove},
+        frame::{Head, Kind, Request, Status},
+        tls::{Identity, binding, client},
+    };
+}

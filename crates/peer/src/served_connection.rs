@@ -6,7 +6,7 @@
 use std::{io, ops::Range, os::unix::fs::FileExt as _, sync::Arc, time::Duration};
 
 use bytes::{Buf as _, Bytes, BytesMut};
-use sluice_data::{Cached, CachedFile, pages};
+use sluice_data::{Cached, CachedFile, Served, pages};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest},
     net::TcpStream,
@@ -16,23 +16,23 @@ use tokio::{
 use tokio_rustls::server::TlsStream;
 
 use crate::{
+    deadline::Deadline,
     frame::{Head, Kind, Request, Status, sums},
+    outgoing::{COPIED, Outgoing, timed},
     serving::{Serving, UNIT},
 };
 
 /// Bytes read at once.
 const READ: usize = 8 << 10;
-/// Answers of more bytes than this are sent without being copied.
-const COPIED: usize = 64 << 10;
-/// Bytes of answers that are gathered before they are sent.
-const GATHERED: usize = 256 << 10;
+/// Bytes of a file that are read at once, to be encrypted.
+const PIECE: usize = 256 << 10;
 /// Requests of one connection that may wait for the object store or a disk.
 const SLOW: usize = 256;
 /// How long a connection may be idle.
 const IDLE: Duration = Duration::from_mins(10);
 /// How long a request waits for memory that other connections have.
 const CROWDED: Duration = Duration::from_secs(2);
-/// How long the rest of a request may take, and the sending of answers.
+/// How long the rest of a request may take.
 const STALLED: Duration = Duration::from_secs(30);
 
 /// An answer that was waited for.
@@ -72,7 +72,7 @@ pub(crate) struct ServedConnection<'s, S> {
     stream: S,
     serving: &'s Arc<Serving>,
     arrived: BytesMut,
-    out: Vec<u8>,
+    out: Outgoing<'s>,
     /// Checksums of the answer that is being made.
     sums: Vec<u32>,
     late: (mpsc::Sender<Late>, mpsc::Receiver<Late>),
@@ -82,6 +82,8 @@ pub(crate) struct ServedConnection<'s, S> {
     slow: usize,
     /// For the payload of a request that is arriving.
     held: Option<OwnedSemaphorePermit>,
+    /// Until when something has to arrive.
+    deadline: Deadline,
 }
 
 impl<'s, S: Wire> ServedConnection<'s, S> {
@@ -90,12 +92,13 @@ impl<'s, S: Wire> ServedConnection<'s, S> {
             stream,
             serving,
             arrived: BytesMut::new(),
-            out: Vec::new(),
+            out: Outgoing::new(&serving.buffers),
             sums: Vec::new(),
             late: mpsc::channel(SLOW + 1),
             share: Arc::new(Semaphore::new(serving.share())),
             slow: 0,
             held: None,
+            deadline: Deadline::after(IDLE),
         }
     }
 
@@ -104,24 +107,34 @@ impl<'s, S: Wire> ServedConnection<'s, S> {
         let _counted = self.serving.group.stats().connections.one();
         loop {
             while let Some((request, payload)) = self.next()? {
-                self.answer(&request, payload).await?;
+                self.serving.group.heard_of(request.version);
+                match self.answer_at_once(&request) {
+                    Some(Cached::Here(())) => {}
+                    Some(cached) => self.answer_later(&request, cached).await?,
+                    None => self.answer(&request, payload).await?,
+                }
+                if self.out.is_full() {
+                    self.flush().await?;
+                }
             }
-            while let Ok(late) = self.late.1.try_recv() {
+            while self.slow > 0
+                && let Ok(late) = self.late.1.try_recv()
+            {
                 self.add_late(late).await?;
             }
             self.flush().await?;
             self.hold_memory().await?;
             self.arrived.reserve(READ);
-            let patience = if self.arrived.is_empty() { IDLE } else { STALLED };
+            self.deadline.set(if self.arrived.is_empty() { IDLE } else { STALLED });
             tokio::select! {
-                read = timeout(patience, self.stream.read_buf(&mut self.arrived)) => match read {
-                    Ok(Ok(0)) => return Ok(()),
-                    Ok(Ok(_)) => {}
-                    Ok(Err(error)) => return Err(error),
-                    Err(_) if self.slow > 0 && self.arrived.is_empty() => {}
-                    Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+                biased;
+                read = self.stream.read_buf(&mut self.arrived) => if read? == 0 {
+                    return Ok(());
                 },
-                Some(late) = self.late.1.recv() => self.add_late(late).await?,
+                Some(late) = self.late.1.recv(), if self.slow > 0 => self.add_late(late).await?,
+                () = self.deadline.passed() => if self.slow == 0 || !self.arrived.is_empty() {
+                    return Err(io::ErrorKind::TimedOut.into());
+                },
             }
         }
     }
@@ -148,16 +161,18 @@ impl<'s, S: Wire> ServedConnection<'s, S> {
             return Ok(None);
         }
         self.arrived.advance(Request::BYTES);
-        let payload = self.arrived.split_to(request.payload()).freeze();
-        self.held = None;
+        let mut payload = Bytes::new();
+        if request.payload() > 0 {
+            payload = self.arrived.split_to(request.payload()).freeze();
+            self.held = None;
+        }
         Ok(Some((request, payload)))
     }
 
     async fn answer(&mut self, request: &Request, payload: Bytes) -> io::Result<()> {
         let (blocks, key) = (&self.serving.blocks, request.key);
-        self.serving.group.heard_of(request.version);
         match request.kind {
-            Kind::Get | Kind::GetCached => return self.get(request).await,
+            Kind::Get | Kind::GetCached => self.get_large(request).await,
             Kind::Put => {
                 blocks.accept(key, &Bytes::copy_from_slice(&payload));
                 self.end(request, Status::Done).await
@@ -179,42 +194,73 @@ impl<'s, S: Wire> ServedConnection<'s, S> {
         }
     }
 
-    async fn get(&mut self, request: &Request) -> io::Result<()> {
-        let stats = self.serving.group.stats();
-        let length = request.range.end - request.range.start;
-        if length as usize > COPIED {
-            match self.serving.blocks.file(request.key, &request.range) {
-                Cached::Here(file) => {
-                    stats.served_cached.add(1);
-                    stats.served_bytes.add(u64::from(length));
-                    let head = Head { length, ..self.head(request, Status::Done) };
-                    return self.send_file(head, &file, request.range.start).await;
-                }
-                Cached::Cold => return self.wait(request, true).await,
-                Cached::Missing => {}
-            }
-        }
+    /// Answers a request for few bytes that are in memory; `None` for any other request. Most
+    /// requests are such, so nothing is waited for here.
+    fn answer_at_once(&mut self, request: &Request) -> Option<Cached<()>> {
+        let few = request.range.len() <= COPIED;
+        (few && matches!(request.kind, Kind::Get | Kind::GetCached)).then(|| self.get(request))
+    }
+
+    /// Answers a request for bytes that are cached.
+    fn get(&mut self, request: &Request) -> Cached<()> {
         // Head, checksums and bytes lie one behind the other, and nothing is copied.
-        let (at, parts) = (self.out.len(), pages(&request.range).count());
-        let head = Head { sums: parts as u16, length, ..self.head(request, Status::Done) };
-        self.out.extend_from_slice(&head.encode());
-        self.out.resize(at + Head::BYTES + parts * 4, 0);
-        let (out, sums) = (&mut self.out, &mut self.sums);
-        let cached = self.serving.blocks.serve(request.key, &request.range, out, sums, false);
-        if cached == Cached::Here(()) {
-            for (place, sum) in self.out[at + Head::BYTES..].chunks_exact_mut(4).zip(self.sums.drain(..)) {
-                place.copy_from_slice(&sum.to_le_bytes());
-            }
-            stats.served_cached.add(1);
-            stats.served_bytes.add(u64::from(length));
-            return if self.out.len() > GATHERED { self.flush().await } else { Ok(()) };
+        let (bytes, parts) = (request.range.len(), pages(&request.range).count());
+        let head = Head { sums: parts as u16, length: bytes as u32, ..self.head(request, Status::Done) };
+        let before = Head::BYTES + parts * 4;
+        let (buffer, at) = self.out.buffer();
+        let place = (buffer, at + before);
+        let served =
+            match self.serving.blocks.serve(request.key, &request.range, place, &mut self.sums, false) {
+                Cached::Here(served) => served,
+                Cached::Cold => return Cached::Cold,
+                Cached::Missing => return Cached::Missing,
+            };
+        let (head_place, sum_places) = self.out.room(before).split_at_mut(Head::BYTES);
+        head_place.copy_from_slice(&head.encode());
+        for (place, sum) in sum_places.chunks_exact_mut(4).zip(self.sums.drain(..)) {
+            place.copy_from_slice(&sum.to_le_bytes());
         }
-        self.out.truncate(at);
+        match served {
+            Served::Copied => self.out.add(before + bytes),
+            Served::Shared(bytes) => {
+                self.out.add(before);
+                self.out.share(bytes);
+            }
+        }
+        self.served(&request.range);
+        Cached::Here(())
+    }
+
+    /// Counts an answer from the cache.
+    fn served(&self, range: &Range<u32>) {
+        let stats = self.serving.group.stats();
+        stats.served_cached.add(1);
+        stats.served_bytes.add(range.len() as u64);
+    }
+
+    /// Answers a request for many bytes.
+    async fn get_large(&mut self, request: &Request) -> io::Result<()> {
+        match self.serving.blocks.file(request.key, &request.range) {
+            Cached::Here(file) => {
+                self.served(&request.range);
+                let head = Head { length: request.range.len() as u32, ..self.head(request, Status::Done) };
+                self.send_file(head, &file, request.range.start).await
+            }
+            Cached::Cold => self.wait(request, true).await,
+            Cached::Missing => match self.get(request) {
+                Cached::Here(()) => self.flush().await,
+                cached => self.answer_later(request, cached).await,
+            },
+        }
+    }
+
+    /// Answers a request for bytes that are not in memory.
+    async fn answer_later(&mut self, request: &Request, cached: Cached<()>) -> io::Result<()> {
         if cached == Cached::Cold {
             return self.wait(request, true).await;
         }
         if request.kind == Kind::GetCached {
-            stats.served_none.add(1);
+            self.serving.group.stats().served_none.add(1);
             return self.end(request, Status::Missing).await;
         }
         self.wait(request, false).await
@@ -282,17 +328,23 @@ impl<'s, S: Wire> ServedConnection<'s, S> {
 
     async fn add(&mut self, mut head: Head, sums: &[u32], payload: &[u8]) -> io::Result<()> {
         (head.sums, head.length) = (sums.len() as u16, payload.len() as u32);
-        self.out.extend_from_slice(&head.encode());
-        for sum in sums {
-            self.out.extend_from_slice(&sum.to_le_bytes());
-        }
+        self.add_head(head, sums);
         if payload.len() <= COPIED {
-            self.out.extend_from_slice(payload);
+            self.out.copy(payload);
         } else {
             self.flush().await?;
             timed(self.stream.write_all(payload)).await?;
+            timed(self.stream.flush()).await?;
         }
-        if self.out.len() > GATHERED { self.flush().await } else { Ok(()) }
+        if self.out.is_full() { self.flush().await } else { Ok(()) }
+    }
+
+    fn add_head(&mut self, head: Head, sums: &[u32]) {
+        self.out.copy(&head.encode());
+        for (place, sum) in self.out.room(sums.len() * 4).chunks_exact_mut(4).zip(sums) {
+            place.copy_from_slice(&sum.to_le_bytes());
+        }
+        self.out.add(sums.len() * 4);
     }
 
     /// Sends part of a file in pieces, so that a client that does not take them holds little of the
@@ -300,22 +352,19 @@ impl<'s, S: Wire> ServedConnection<'s, S> {
     async fn copy_file(&mut self, file: &CachedFile, range: Range<u64>) -> io::Result<()> {
         let mut at = range.start;
         while at < range.end {
-            let piece = (range.end - at).min(GATHERED as u64) as usize;
-            self.out.resize(piece, 0);
-            file.file().read_exact_at(&mut self.out, at)?;
-            timed(self.stream.write_all(&self.out)).await?;
+            let piece = (range.end - at).min(PIECE as u64) as usize;
+            file.file().read_exact_at(self.out.room(piece), at)?;
+            self.out.add(piece);
+            self.flush().await?;
             at += piece as u64;
         }
-        self.out.clear();
-        self.out.shrink_to(COPIED);
-        timed(self.stream.flush()).await
+        Ok(())
     }
 
     /// Sends part of a file, without a copy if it can be.
     async fn send_file(&mut self, mut head: Head, file: &CachedFile, from: u32) -> io::Result<()> {
         head.sums = file.sums().len() as u16;
-        self.out.extend_from_slice(&head.encode());
-        self.out.extend(file.sums().iter().flat_map(|sum| sum.to_le_bytes()));
+        self.add_head(head, file.sums());
         self.flush().await?;
         let (mut at, end) = (u64::from(from), u64::from(from) + u64::from(head.length));
         let Some(socket) = self.stream.socket() else { return self.copy_file(file, at..end).await };
@@ -333,18 +382,8 @@ impl<'s, S: Wire> ServedConnection<'s, S> {
     }
 
     async fn flush(&mut self) -> io::Result<()> {
-        if !self.out.is_empty() {
-            timed(self.stream.write_all(&self.out)).await?;
-            self.out.clear();
-            // Thousands of clients are idle at most times.
-            self.out.shrink_to(COPIED);
-        }
-        timed(self.stream.flush()).await
+        if self.out.is_empty() { Ok(()) } else { self.out.send(&mut self.stream).await }
     }
-}
-
-async fn timed(work: impl Future<Output = io::Result<()>>) -> io::Result<()> {
-    timeout(STALLED, work).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 /// Part of a connection's share of the memory, and of the memory itself; `None` if there is none
@@ -372,7 +411,7 @@ async fn find(
     }
     if cold {
         match serving.read_file(request.key, request.range.clone()).await {
-            Cached::Here((bytes, sums)) => return Ok((bytes.into(), sums, Source::Cache)),
+            Cached::Here((bytes, sums)) => return Ok((bytes, sums, Source::Cache)),
             Cached::Cold => return Err(failed("the disk of the cache hangs".into())),
             Cached::Missing if request.kind == Kind::GetCached => {
                 return Err((Status::Missing, "it went meanwhile".into()));

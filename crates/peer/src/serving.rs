@@ -8,11 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
 use parking_lot::Mutex;
-use sluice_data::{BlockKey, Cached};
+use sluice_data::{BlockKey, Cached, Served};
 use tokio::{sync::Semaphore, time::timeout};
 
-use crate::{blocks::Blocks, frame::MAX_BLOCK, group::Group};
+use crate::{blocks::Blocks, frame::MAX_BLOCK, group::Group, outgoing::Buffers};
 
 /// Reads of local files that may wait for their disk at once: each has a thread.
 const COLD: usize = 32;
@@ -31,6 +32,8 @@ pub(crate) struct Serving {
     /// Permits of [`UNIT`] bytes each.
     pub(crate) memory: Arc<Semaphore>,
     units: usize,
+    /// For the answers that connections gather.
+    pub(crate) buffers: Buffers,
     cold: Arc<Semaphore>,
     /// When a disk took too long.
     hung: Mutex<Option<Instant>>,
@@ -55,6 +58,7 @@ impl Serving {
             blocks: Box::new(blocks),
             memory: Arc::new(Semaphore::new(units)),
             units,
+            buffers: Buffers::default(),
             cold: Arc::new(Semaphore::new(COLD)),
             hung: Mutex::default(),
         })
@@ -66,7 +70,7 @@ impl Serving {
         self: &Arc<Self>,
         block: BlockKey,
         range: Range<u32>,
-    ) -> Cached<(Vec<u8>, Vec<u32>)> {
+    ) -> Cached<(Bytes, Vec<u32>)> {
         if self.hung.lock().is_some_and(|hung| hung.elapsed() < REST) {
             return Cached::Cold;
         }
@@ -76,8 +80,11 @@ impl Serving {
             let read = tokio::task::spawn_blocking(move || {
                 let _place = place;
                 let (mut bytes, mut sums) = (Vec::new(), Vec::new());
-                let served = this.blocks.serve(block, &range, &mut bytes, &mut sums, true);
-                (served == Cached::Here(())).then_some((bytes, sums))
+                match this.blocks.serve(block, &range, (&mut bytes, 0), &mut sums, true) {
+                    Cached::Here(Served::Copied) => Some((bytes.into(), sums)),
+                    Cached::Here(Served::Shared(bytes)) => Some((bytes, sums)),
+                    Cached::Cold | Cached::Missing => None,
+                }
             });
             read.await.ok().flatten()
         };

@@ -26,9 +26,11 @@ const BINDING: &[u8] = b"EXPORTER-sluice-peer";
 
 /// What a member shows to its clients.
 #[derive(Clone, Debug)]
-pub(crate) struct Identity {
-    pub(crate) fingerprint: Fingerprint,
-    pub(crate) config: Arc<ServerConfig>,
+pub struct Identity {
+    /// SHA-256 of the certificate.
+    pub fingerprint: Fingerprint,
+    /// For the server side of connections.
+    pub config: Arc<ServerConfig>,
 }
 
 impl Identity {
@@ -36,7 +38,7 @@ impl Identity {
     ///
     /// # Errors
     /// If the cryptographic library fails.
-    pub(crate) fn new() -> io::Result<Self> {
+    pub fn new() -> io::Result<Self> {
         let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).map_err(io::Error::other)?;
         let cert = made.cert.der().clone();
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
@@ -52,12 +54,18 @@ impl Identity {
 }
 
 /// The configuration of a client that accepts this certificate alone, and the name to ask for.
-pub(crate) fn client(fingerprint: Fingerprint) -> io::Result<(Arc<ClientConfig>, ServerName<'static>)> {
+///
+/// # Errors
+/// If the cryptographic library fails.
+pub fn client(fingerprint: Fingerprint) -> io::Result<(Arc<ClientConfig>, ServerName<'static>)> {
     let tls = Tls::new(Verify::Certificate(fingerprint), &Files::default()).map_err(io::Error::other)?;
     Ok((tls.config(), ServerName::try_from(NAME).map_err(io::Error::other)?))
 }
 
 /// What both sides of a TLS connection know, and nobody else.
-pub(crate) fn binding<Data>(connection: &rustls::ConnectionCommon<Data>) -> io::Result<[u8; 32]> {
+///
+/// # Errors
+/// If the handshake is not complete.
+pub fn binding<Data>(connection: &rustls::ConnectionCommon<Data>) -> io::Result<[u8; 32]> {
     connection.export_keying_material([0; 32], BINDING, None).map_err(io::Error::other)
 }

@@ -47,8 +47,11 @@ impl BlockStore {
         }
     }
 
-    /// Shrinks the memory cache to what writers leave.
+    /// Shrinks what is cached in memory to what writers leave.
     pub(crate) fn shrink_memory(&self) {
+        if let Some(disk) = &self.disk {
+            disk.limit_kept(self.room() - self.memory_capacity());
+        }
         let cached = self.memory.shrink(self.memory_capacity());
         self.stats.memory_bytes.set(cached);
         self.budget.set_cached(cached);
@@ -62,6 +65,12 @@ impl BlockStore {
             // Blocks in local files are in the kernel's page cache, too.
             return limit / MEMORY_FLOOR;
         }
+        self.room()
+    }
+
+    /// Bytes that all cached blocks may take in memory now.
+    fn room(&self) -> u64 {
+        let limit = self.budget.limit();
         limit.saturating_sub(self.budget.used()).clamp(limit / MEMORY_FLOOR, limit / MEMORY_CEILING)
     }
 

@@ -12,7 +12,7 @@ use sluice_types::Interrupt;
 
 use super::{BlockStore, Purpose, store_reads::Fetched};
 use crate::{
-    cache::{BEGUN, BlockFile, Cached, resident::is_resident},
+    cache::{BEGUN, BlockFile, Cached, Served, resident::is_resident},
     layout::{BlockKey, pages},
     peers::OwnerAction,
     request_limit::until,
@@ -101,22 +101,26 @@ impl BlockStore {
         let _ = tokio::task::spawn_blocking(move || disk.keep(key, &whole)).await;
     }
 
-    /// Appends bytes `range` of a cached block to `out`, and to `sums` the checksum of each page of
-    /// them, cut at the ends of `range`. Nothing is appended if it is not cached, or if it is on a
-    /// disk that had to be waited for and `wait` is unset.
+    /// Bytes `range` of a cached block: copied to a place in a buffer, which grows if it is too
+    /// short, or shared. Appends to `sums` the checksum of each page of them, cut at the ends of
+    /// `range`. Nothing is appended if it is not cached, or if it is on a disk that had to be
+    /// waited for and `wait` is unset.
     pub(crate) fn serve(
         &self,
         key: BlockKey,
         range: &Range<u32>,
-        out: &mut Vec<u8>,
+        out: (&mut Vec<u8>, usize),
         sums: &mut Vec<u32>,
         wait: bool,
-    ) -> Cached<()> {
+    ) -> Cached<Served> {
         let from_disk = self.disk.as_ref().map(|disk| disk.serve(key, range, out, sums, wait));
         match from_disk {
-            Some(Cached::Here(())) => {
-                self.note_hit(range);
-                return Cached::Here(());
+            Some(Cached::Here(served)) => {
+                match served {
+                    Served::Copied => self.note_hit(range),
+                    Served::Shared(_) => self.note_memory_hit(range),
+                }
+                return Cached::Here(served);
             }
             Some(Cached::Cold) => return Cached::Cold,
             Some(Cached::Missing) | None => {}
@@ -127,12 +131,11 @@ impl BlockStore {
             return Cached::Cold;
         }
         let Some(bytes) = bytes else { return Cached::Missing };
-        out.extend_from_slice(&bytes);
         sums.extend(pages(range).map(|page| {
             let part = (page.start - range.start) as usize..(page.end - range.start) as usize;
             crc32c::crc32c(&bytes[part])
         }));
-        Cached::Here(())
+        Cached::Here(Served::Shared(bytes))
     }
 
     /// The file of a block, if all pages of `range` are whole, have checksums there and are in
@@ -154,13 +157,17 @@ impl BlockStore {
     fn cached_in_memory(&self, key: BlockKey, range: &Range<u32>) -> Option<Bytes> {
         let part = range.start as usize..range.end as usize;
         if let Some(whole) = self.memory.get(&key) {
-            self.stats.memory_hits.add(1);
-            self.stats.memory_hit_bytes.add(part.len() as u64);
+            self.note_memory_hit(range);
             return Some(whole.slice(part));
         }
         let waiting = self.disk.as_ref()?.waiting(key)?;
         self.note_hit(range);
         Some(waiting.slice(part))
+    }
+
+    fn note_memory_hit(&self, range: &Range<u32>) {
+        self.stats.memory_hits.add(1);
+        self.stats.memory_hit_bytes.add(u64::from(range.end - range.start));
     }
 
     fn note_hit(&self, range: &Range<u32>) {

@@ -18,9 +18,10 @@ use std::{
 use bytes::Bytes;
 
 use super::{
-    Cached,
+    Cached, Served,
     dir::Dir,
     file::{BlockFile, Damaged, OpenFiles},
+    kept::Kept,
 };
 use crate::{
     config::{DataConfig, Verify},
@@ -43,6 +44,7 @@ pub(crate) struct DiskCache {
     open: Arc<OpenFiles>,
     /// Files kept open at most.
     most_open: u64,
+    kept: Kept,
     queued: Arc<AtomicU64>,
     queue_limit: u64,
     verify: Verify,
@@ -76,6 +78,7 @@ impl DiskCache {
             dirs,
             open,
             most_open: most_open(),
+            kept: Kept::new(),
             queued,
             queue_limit: (config.buffer_size / QUEUE_SHARE).max(2 * block),
             verify: cache.verify,
@@ -83,9 +86,10 @@ impl DiskCache {
         })))
     }
 
-    /// Bytes of all blocks that wait to be written.
-    pub(crate) fn queued(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.queued)
+    /// Bytes in memory: of all blocks that wait to be written, and of all that are kept for other
+    /// clients.
+    pub(crate) fn in_memory(&self) -> [Arc<AtomicU64>; 2] {
+        [&self.queued, self.kept.bytes()].map(Arc::clone)
     }
 
     /// Whether a block is here: in a file, or queued to be written.
@@ -111,24 +115,35 @@ impl DiskCache {
         self.with_file(dir, key, |file| file.read(range, self.verify))
     }
 
-    /// As [`BlockFile::serve`], if the block is in a file. `out` and `sums` stay as they were if it
-    /// is not.
+    /// As [`BlockFile::serve`], if the block is in a file, or in memory beside it. `sums` stay as
+    /// they were if it is not.
     pub(crate) fn serve(
         &self,
         key: BlockKey,
         range: &Range<u32>,
-        out: &mut Vec<u8>,
+        out: (&mut Vec<u8>, usize),
         sums: &mut Vec<u32>,
         wait: bool,
-    ) -> Cached<()> {
+    ) -> Cached<Served> {
         let Some(dir) = self.dirs.iter().find(|dir| dir.touch(key)) else { return Cached::Missing };
-        let (begin, first) = (out.len(), sums.len());
-        let served = self.try_file(dir, key, wait, |file| file.serve(range, out, sums, wait));
-        if served != Cached::Here(()) {
-            out.truncate(begin);
+        if let Some(bytes) = self.kept.serve(key, range, sums) {
+            return Cached::Here(Served::Shared(bytes));
+        }
+        let first = sums.len();
+        let served = self.try_file(dir, key, wait, |file| {
+            file.serve(range, out, sums, wait)?;
+            self.kept.was_read(key, file);
+            Ok(Served::Copied)
+        });
+        if !matches!(served, Cached::Here(_)) {
             sums.truncate(first);
         }
         served
+    }
+
+    /// Keeps no more than so many bytes of small blocks in memory, for other clients.
+    pub(crate) fn limit_kept(&self, bytes: u64) {
+        self.kept.set_limit(bytes);
     }
 
     /// The open file of a block, if it has one.
@@ -168,10 +183,13 @@ impl DiskCache {
         wait: bool,
         work: impl FnOnce(&BlockFile) -> Result<T, Damaged>,
     ) -> Cached<T> {
-        let started = Instant::now();
+        // What the kernel has in memory takes less time than two looks at the clock are worth.
+        let started = wait.then(Instant::now);
         match self.open_file(dir, key, wait).and_then(|file| work(&file)) {
             Ok(done) => {
-                self.stats.times.cache_read.observe(started.elapsed());
+                if let Some(started) = started {
+                    self.stats.times.cache_read.observe(started.elapsed());
+                }
                 Cached::Here(done)
             }
             Err(error) if !wait && is_cold(&error) => Cached::Cold,
@@ -333,7 +351,7 @@ mod tests {
         disk.home(key).wait(key, Bytes::from_static(b"abcdef"));
         assert!(disk.is_near(key) && !disk.contains(key));
         assert_eq!(disk.read(key, &(2..4)).unwrap(), "cd");
-        assert_eq!(disk.queued().load(Ordering::Relaxed), 6);
+        assert_eq!(disk.in_memory().map(|bytes| bytes.load(Ordering::Relaxed)), [6, 0]);
         disk.remove(key);
         assert!(disk.read(key, &(2..4)).is_none());
     }

@@ -16,13 +16,13 @@ use std::{
 };
 
 use bytes::Bytes;
-use sluice_object::positional::{read_at, read_into_spare};
+use sluice_object::positional::{read_at, read_exact_at, read_into_spare};
 use sluice_types::Rng;
 
 use super::{SecondChance, resident};
 use crate::{
     config::Verify,
-    layout::{BlockKey, PAGE, parse_name},
+    layout::{BlockKey, PAGE, pages, parse_name},
 };
 
 /// Ending of a file that is being written.
@@ -98,35 +98,52 @@ impl BlockFile {
         Ok(Bytes::from(bytes).slice(start..start + (range.end - range.start) as usize))
     }
 
-    /// Appends bytes `range` of the block to `out`, and to `sums` the checksum of each page of
-    /// them, cut at the ends of `range`. A page that is wholly in it comes with the checksum of the
-    /// file, so that the receiver finds damage; any other is checked here. `wait` as for
-    /// [`Self::open`].
+    /// Copies bytes `range` of the block to a place in a buffer, which grows if it is too short.
+    /// Appends to `sums` the checksum of each page of them, cut at the ends of `range`. A page that
+    /// is wholly in it comes with the checksum of the file, so that the receiver finds damage; any
+    /// other is checked here. `wait` as for [`Self::open`].
     pub(crate) fn serve(
         &self,
         range: &Range<u32>,
-        out: &mut Vec<u8>,
+        out: (&mut Vec<u8>, usize),
         sums: &mut Vec<u32>,
         wait: bool,
     ) -> Result<(), Damaged> {
-        let begin = out.len();
-        append(&self.file, u64::from(range.start), (range.end - range.start) as usize, out, wait)?;
-        let mut at = range.start;
-        while at < range.end {
-            let (page, end) = (at / PAGE, ((at / PAGE + 1) * PAGE).min(range.end));
-            let whole = at.is_multiple_of(PAGE) && (end.is_multiple_of(PAGE) || end == self.size);
-            let part = begin + (at - range.start) as usize..begin + (end - range.start) as usize;
-            match self.sums.get(page as usize) {
-                Some(sum) if whole => sums.push(*sum),
-                Some(_) => {
-                    out[part.clone()].copy_from_slice(&self.read_if(&(at..end), Verify::Extend, wait)?);
-                    sums.push(crc32c::crc32c(&out[part]));
-                }
-                None => sums.push(crc32c::crc32c(&out[part])),
+        let (from, (out, at)) = (u64::from(range.start), out);
+        let end = at + range.len();
+        if out.len() < end {
+            out.resize(end, 0);
+        }
+        let out = &mut out[at..end];
+        if wait {
+            read_exact_at(&self.file, out, from)?;
+        } else {
+            resident::fill(&self.file, from, out)?;
+        }
+        for page in pages(range) {
+            let part = (page.start - range.start) as usize..(page.end - range.start) as usize;
+            if let Some(sum) = self.sum(&page) {
+                sums.push(sum);
+                continue;
             }
-            at = end;
+            if !self.sums.is_empty() {
+                out[part.clone()].copy_from_slice(&self.read_if(&page, Verify::Extend, wait)?);
+            }
+            sums.push(crc32c::crc32c(&out[part]));
         }
         Ok(())
+    }
+
+    /// The checksum of a page in the file, unless only a part of it is wanted.
+    fn sum(&self, wanted: &Range<u32>) -> Option<u32> {
+        let ends = wanted.end.is_multiple_of(PAGE) || wanted.end == self.size;
+        let sum = self.sums.get((wanted.start / PAGE) as usize);
+        sum.filter(|_| ends && wanted.start.is_multiple_of(PAGE)).copied()
+    }
+
+    /// All bytes, checked, without a wait for the disk.
+    pub(super) fn read_resident(&self) -> Result<Bytes, Damaged> {
+        self.read_if(&(0..self.size), Verify::Full, false)
     }
 
     /// The checksums of the pages of `range`, if it has whole pages only and the file their
@@ -235,29 +252,22 @@ pub(crate) fn disk_bytes(size: u32) -> u64 {
 }
 
 fn pread(file: &File, offset: u64, len: usize, wait: bool) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(len);
-    append(file, offset, len, &mut bytes, wait)?;
-    Ok(bytes)
-}
-
-/// Appends `len` bytes of a file to `bytes`.
-fn append(file: &File, offset: u64, len: usize, bytes: &mut Vec<u8>, wait: bool) -> io::Result<()> {
     if !wait {
-        return resident::append(file, offset, len, bytes);
+        let mut bytes = vec![0; len];
+        resident::fill(file, offset, &mut bytes)?;
+        return Ok(bytes);
     }
-    let (begin, end) = (bytes.len(), bytes.len() + len);
-    bytes.reserve(len);
-    while bytes.len() < end {
-        let at = offset + (bytes.len() - begin) as u64;
+    let mut bytes = Vec::with_capacity(len);
+    while bytes.len() < len {
+        let at = offset + bytes.len() as u64;
         // There may be more room than requested. A read into all of it would read the checksums,
         // too.
-        let missing = end - bytes.len();
-        let read = if bytes.capacity() - bytes.len() == missing {
-            read_into_spare(file, bytes, at)?
+        let read = if bytes.capacity() == len {
+            read_into_spare(file, &mut bytes, at)?
         } else {
             let had = bytes.len();
-            bytes.resize(end, 0);
-            let read = read_at(file, &mut bytes[had..], at).inspect_err(|_| bytes.truncate(had))?;
+            bytes.resize(len, 0);
+            let read = read_at(file, &mut bytes[had..], at)?;
             bytes.truncate(had + read);
             read
         };
@@ -265,7 +275,7 @@ fn append(file: &File, offset: u64, len: usize, bytes: &mut Vec<u8>, wait: bool)
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
-    Ok(())
+    Ok(bytes)
 }
 
 /// Why a file or directory is not synced.
@@ -328,9 +338,12 @@ mod tests {
         write(&path, &data, true, 0o600).unwrap();
         let serve = |verify, range: Range<u32>| {
             let (mut out, mut sums) = (b"head".to_vec(), vec![9]);
-            BlockFile::open(&path, 100_000, verify, true)
-                .unwrap()
-                .serve(&range, &mut out, &mut sums, true)?;
+            BlockFile::open(&path, 100_000, verify, true).unwrap().serve(
+                &range,
+                (&mut out, 4),
+                &mut sums,
+                true,
+            )?;
             assert_eq!((&out[..4], sums[0]), (&b"head"[..], 9));
             Ok::<_, Damaged>((out[4..].to_vec(), sums[1..].to_vec()))
         };

@@ -7,11 +7,12 @@ mod dir;
 mod dir_index;
 mod disk;
 pub(crate) mod file;
+mod kept;
 pub(crate) mod resident;
 mod second_chance;
 mod upkeep;
 
 pub(crate) use disk::DiskCache;
 pub(crate) use file::BlockFile;
-pub use resident::Cached;
+pub use resident::{Cached, Served};
 pub(crate) use second_chance::{AWAITED, BEGUN, SecondChance};

@@ -6,6 +6,7 @@
 
 use std::{fs::File, io, ops::Range, path::Path};
 
+use bytes::Bytes;
 use sluice_object::positional::read_at;
 
 /// Bytes of which one is looked at: the kernel reads at least as many at once.
@@ -20,6 +21,15 @@ pub enum Cached<T> {
     Cold,
     /// Nothing.
     Missing,
+}
+
+/// Where the bytes of a cached block are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// They were copied to the buffer of the caller.
+    Copied,
+    /// Here, and not in the buffer of the caller.
+    Shared(Bytes),
 }
 
 /// Opens a file whose inode is in memory.
@@ -43,16 +53,12 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-/// Appends `len` bytes of a file to `bytes`, or nothing.
-pub(super) fn append(file: &File, offset: u64, len: usize, bytes: &mut Vec<u8>) -> io::Result<()> {
-    let begin = bytes.len();
+/// Fills `bytes` from a file.
+pub(super) fn fill(file: &File, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
     let mut done = 0;
-    bytes.resize(begin + len, 0);
-    while done < len {
-        let read = read(file, offset + done as u64, &mut bytes[begin + done..]);
-        let read = read.inspect_err(|_| bytes.truncate(begin))?;
+    while done < bytes.len() {
+        let read = read(file, offset + done as u64, &mut bytes[done..])?;
         if read == 0 {
-            bytes.truncate(begin);
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         done += read;
@@ -95,11 +101,10 @@ mod tests {
         let path = place.path().join("file");
         std::fs::write(&path, vec![7; 300_000]).unwrap();
         let file = open(&path).unwrap();
-        let mut bytes = vec![1];
-        append(&file, 10, 200_000, &mut bytes).unwrap();
-        assert!(bytes[0] == 1 && bytes[1..] == vec![7; 200_000] && is_resident(&file, 0..300_000));
-        assert!(append(&file, 299_990, 11, &mut bytes).is_err(), "beyond the end");
-        assert_eq!(bytes.len(), 200_001);
+        let mut bytes = vec![1; 200_000];
+        fill(&file, 10, &mut bytes).unwrap();
+        assert!(bytes == vec![7; 200_000] && is_resident(&file, 0..300_000));
+        assert!(fill(&file, 299_990, &mut bytes[..11]).is_err(), "beyond the end");
         file.sync_all().unwrap();
         fadvise(&file, 0, None, Advice::DontNeed).unwrap();
         if read(&file, 0, &mut [0]).is_ok() {
@@ -107,9 +112,9 @@ mod tests {
             return;
         }
         assert!(!is_resident(&file, 0..300_000));
-        let refused = append(&file, 0, 10, &mut bytes).unwrap_err();
-        assert_eq!((refused.kind(), bytes.len()), (io::ErrorKind::WouldBlock, 200_001));
+        let refused = fill(&file, 0, &mut bytes[..10]).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
         file.read_exact_at(&mut [0; 10], 0).unwrap();
-        append(&file, 0, 10, &mut bytes).unwrap();
+        fill(&file, 0, &mut bytes[..10]).unwrap();
     }
 }

@@ -234,7 +234,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_was_written_last_shows(writes in prop::collection::vec((0u32..200, 1usize..50), 1..40)) {
-            let budget = Budget::new(1 << 20, Arc::default());
+            let budget = Budget::new(1 << 20, std::array::from_fn(|_| Arc::default()));
             let mut extents = Extents::default();
             let mut model = vec![0; 256];
             for (value, (pos, len)) in (1u8..).zip(writes) {

@@ -60,6 +60,8 @@ async fn a_damaged_cache_file_is_never_passed_on_and_goes() {
         let cache = place.path().join("cache");
         let data = DataConfig {
             volume: "v".into(),
+            // So little that no block is kept in memory beside its file.
+            buffer_size: 64 << 10,
             cache: CacheConfig { dirs: vec![cache.clone()], free_space_ratio: 0.0, ..CacheConfig::default() },
             ..DataConfig::default()
         };

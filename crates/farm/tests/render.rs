@@ -8,7 +8,7 @@ use serde_json::Value;
 fn render(arguments: &[&str]) -> Vec<Value> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sluice-farm"));
     // On a busy machine, clients would read the object store themselves sooner.
-    command.args(["render", "--json", "--delay", "5", "--threads", "8", "--patience", "60000"]);
+    command.args(["render", "--json", "--delay", "5", "--threads", "8", "--min-timeout", "60000"]);
     command.args(["--scale", "0.0005"]);
     let output = command.args(arguments).output().expect("the program starts");
     let said = String::from_utf8_lossy(&output.stderr);

@@ -15,14 +15,14 @@ pub(crate) struct Deadline {
 
 impl Deadline {
     /// In so long from now.
-    pub(crate) fn after(patience: Duration) -> Self {
-        let at = Instant::now() + patience;
+    pub(crate) fn after(delay: Duration) -> Self {
+        let at = Instant::now() + delay;
         Self { at, timer: Box::pin(sleep_until(at)) }
     }
 
     /// Moves it to so long from now.
-    pub(crate) fn set(&mut self, patience: Duration) {
-        self.at = Instant::now() + patience;
+    pub(crate) fn set(&mut self, delay: Duration) {
+        self.at = Instant::now() + delay;
         if self.at < self.timer.deadline() {
             self.timer.as_mut().reset(self.at);
         }

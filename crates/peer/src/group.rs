@@ -66,7 +66,7 @@ pub struct GroupConfig {
     /// Longest time from the beginning of an answer to its end (`--remote-timeout`).
     pub remote_timeout: Duration,
     /// Shortest wait for an answer to begin before the object store is read instead.
-    pub patience: Duration,
+    pub min_timeout: Duration,
     /// Offer uploaded blocks to their owners (`--fill-group-cache`).
     pub fill: bool,
 }
@@ -76,7 +76,7 @@ impl Default for GroupConfig {
         Self {
             own: None,
             remote_timeout: Duration::from_secs(10),
-            patience: Duration::from_millis(20),
+            min_timeout: Duration::from_millis(20),
             fill: false,
         }
     }
@@ -229,8 +229,8 @@ impl Group {
             self.polling.learned();
         }
         let node = |member: &Member| {
-            let (patience, runtime) = (self.config.patience, self.runtime.clone());
-            Node::new(member.address.clone(), member.fingerprint, patience, runtime)
+            let (min_timeout, runtime) = (self.config.min_timeout, self.runtime.clone());
+            Node::new(member.address.clone(), member.fingerprint, min_timeout, runtime)
         };
         self.version.store(list.version, Ordering::Relaxed);
         *states = Arc::new(states.next(list, self.config.own.as_deref(), node));

@@ -56,7 +56,7 @@ pub(crate) struct Node {
     pub(crate) address: String,
     fingerprint: Option<Fingerprint>,
     /// Shortest wait for an answer to begin.
-    patience: Duration,
+    min_timeout: Duration,
     runtime: Handle,
     links: [Arc<tokio::sync::Mutex<Option<Arc<Link>>>>; LINKS],
     turn: AtomicUsize,
@@ -71,13 +71,13 @@ impl Node {
     pub(crate) fn new(
         address: String,
         fingerprint: Option<Fingerprint>,
-        patience: Duration,
+        min_timeout: Duration,
         runtime: Handle,
     ) -> Self {
         Self {
             address,
             fingerprint,
-            patience,
+            min_timeout,
             runtime,
             links: Default::default(),
             turn: AtomicUsize::new(0),
@@ -145,7 +145,7 @@ impl Node {
 
     /// What its answers may cost beside those of the fastest member.
     pub(crate) fn most(&self, fastest: Duration) -> Duration {
-        (fastest * SLOWER).max(2 * self.patience)
+        (fastest * SLOWER).max(2 * self.min_timeout)
     }
 
     /// How long an answer may take to begin.
@@ -154,7 +154,7 @@ impl Node {
             .percentile_99(ENOUGH)
             // Without a limit, each freeze of the member would double the next wait.
             .map_or(UNKNOWN, |usual| (usual * 2).min(UNKNOWN))
-            .max(self.patience)
+            .max(self.min_timeout)
     }
 
     /// Asks it. `limit` is the longest time from the beginning of an answer to its end.
@@ -200,9 +200,9 @@ impl Node {
         let started = Instant::now();
         // A read has the object store to turn to. Others have nothing better to do than to wait.
         let is_read = matches!(request.kind, Kind::Get | Kind::GetCached);
-        let patience = if is_read { self.deadline() } else { limit };
+        let wait = if is_read { self.deadline() } else { limit };
         let mut waiting = link.send(request, payload).await.map_err(Unanswered::Lost)?;
-        while timeout(patience, &mut waiting.first).await.is_err() {
+        while timeout(wait, &mut waiting.first).await.is_err() {
             // One that answered others meanwhile has much to do. If its clients went to the object
             // store, it would have to read less often, but the store more often.
             let is_busy = is_read && self.health.lock().was_heard_within(SILENT, Instant::now());
@@ -298,7 +298,7 @@ mod tests {
     };
 
     const KEY: BlockKey = BlockKey { id: 1, index: 0, size: 40_000 };
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const TIMEOUT: Duration = Duration::from_secs(30);
 
     fn ring() -> Arc<KeyRing> {
         Arc::new(KeyRing::new("v", "g", vec![GroupKey::new(1, b"key")]))
@@ -338,13 +338,13 @@ mod tests {
     #[tokio::test]
     async fn wrong_answers_are_none_and_the_member_is_left_alone() {
         let right = member(|id| answer(id, |_, _, _| {})).await;
-        let got = right.ask(&ring(), request(), None, PATIENCE).await.expect("a right answer");
+        let got = right.ask(&ring(), request(), None, TIMEOUT).await.expect("a right answer");
         assert_eq!(got.payload, vec![7; KEY.size as usize]);
         let damaged: [fn(u32) -> Vec<u8>; 2] =
             [|id| answer(id, |_, _, bytes| bytes[39_999] ^= 1), |id| answer(id, |_, sums, _| sums[0] ^= 1)];
         for said in damaged {
             let node = member(said).await;
-            let got = node.ask(&ring(), request(), None, PATIENCE).await.expect("an answer");
+            let got = node.ask(&ring(), request(), None, TIMEOUT).await.expect("an answer");
             assert!(got.damaged && got.status == Status::Failed && got.payload.is_empty());
         }
         let wrong: [fn(u32) -> Vec<u8>; 5] = [
@@ -356,7 +356,7 @@ mod tests {
         ];
         for (number, said) in wrong.into_iter().enumerate() {
             let node = member(said).await;
-            let asked = node.ask(&ring(), request(), None, PATIENCE).await;
+            let asked = node.ask(&ring(), request(), None, TIMEOUT).await;
             assert!(matches!(asked, Err(Unanswered::Lost(_))), "{number}: {asked:?}");
             assert!(node.is_suspended(), "{number}");
         }
@@ -367,11 +367,11 @@ mod tests {
         let frozen = member(|_| Vec::new()).await;
         let started = Instant::now();
         let ring = ring();
-        let asks = (0..3).map(|_| frozen.ask(&ring, request(), None, PATIENCE));
+        let asks = (0..3).map(|_| frozen.ask(&ring, request(), None, TIMEOUT));
         for asked in futures::future::join_all(asks).await {
             assert!(matches!(asked, Err(Unanswered::Slow)), "{asked:?}");
         }
-        assert!(started.elapsed() < PATIENCE / 2 && frozen.is_suspended());
+        assert!(started.elapsed() < TIMEOUT / 2 && frozen.is_suspended());
         let half = member(|id| answer(id, |_, _, bytes| bytes.truncate(100))).await;
         let asked = half.ask(&ring, request(), None, Duration::from_millis(50)).await;
         assert!(matches!(asked, Err(Unanswered::Slow)), "{asked:?}");
@@ -381,7 +381,7 @@ mod tests {
     async fn one_that_is_much_slower_than_others_is_left_alone_until_a_trial() {
         let (ring, fast, slow) = (ring(), Duration::from_millis(1), Duration::from_millis(100));
         let node = Arc::new(member(|id| answer(id, |_, _, _| {})).await);
-        node.ask(&ring, request(), None, PATIENCE).await.expect("an answer");
+        node.ask(&ring, request(), None, TIMEOUT).await.expect("an answer");
         let cost = |took| assert_eq!((0..32).filter(|_| node.note_cost(took, 0)).count(), 4);
         cost(slow);
         node.compare(slow);
@@ -392,8 +392,8 @@ mod tests {
         cost(slow);
         node.compare(fast);
         assert!(node.is_suspended() && !node.is_usable(&ring, || slow));
-        let until = Instant::now() + PATIENCE;
-        while !node.is_usable(&ring, || PATIENCE) {
+        let until = Instant::now() + TIMEOUT;
+        while !node.is_usable(&ring, || TIMEOUT) {
             assert!(Instant::now() < until, "it is never tried");
             tokio::task::yield_now().await;
         }
@@ -407,7 +407,7 @@ mod tests {
         drop(listener);
         let node = Node::new(address, None, Duration::from_millis(20), Handle::current());
         for _ in 0..100 {
-            let asked = node.ask(&ring(), request(), None, PATIENCE).await;
+            let asked = node.ask(&ring(), request(), None, TIMEOUT).await;
             assert!(matches!(asked, Err(Unanswered::Lost(_))), "{asked:?}");
             assert!(node.is_suspended());
         }

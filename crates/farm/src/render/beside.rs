@@ -23,7 +23,7 @@ use super::{
 /// JuiceFS and the object store do not encrypt either.
 const GROUP: [&str; 3] = ["--cache-group", "farm", "--group-plaintext"];
 /// Longest wait for a mount to be there, or gone.
-const PATIENCE: Duration = Duration::from_mins(2);
+const TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Compares real mounts with JuiceFS. Needs root.
 #[derive(Args)]
@@ -126,7 +126,7 @@ fn mount(program: &Path, farm: &Farm, name: &str, flags: &[&str]) -> Result<Moun
     let output = command.stdin(Stdio::null()).output()?;
     let said = || String::from_utf8_lossy(&output.stderr).into_owned();
     ensure!(output.status.success(), "{} cannot mount: {}", program.display(), said());
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while !is_mounted(&point) {
         ensure!(Instant::now() < until, "{} does not mount: {}", program.display(), said());
         std::thread::yield_now();

@@ -20,7 +20,7 @@ use super::{
 /// How often a member looks for others.
 const REFRESH: Duration = Duration::from_secs(12);
 /// Longest wait for what is not stored when it ends.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Gives blocks until it is told to end.
 #[derive(Args)]
@@ -92,7 +92,7 @@ impl CacheNode {
         obey(|_| say(&served(&group, &vfs)))?;
         refresh.end();
         drop(server);
-        Ok(vfs.close(Some(PATIENCE))?)
+        Ok(vfs.close(Some(TIMEOUT))?)
     }
 }
 

@@ -65,7 +65,7 @@ pub(crate) struct Clients {
     heartbeat: u64,
     /// Milliseconds that a client waits for a cache node at least
     #[arg(long)]
-    patience: u64,
+    min_timeout: u64,
     #[command(flatten)]
     work: Work,
 }
@@ -107,8 +107,8 @@ impl Clients {
         let engine = volume::engine(&self.meta)?;
         // For the list of members, which is for all of them.
         let meta = Meta::open(Arc::clone(&engine) as _, volume::options("list".into(), true))?;
-        let patience = Duration::from_millis(self.patience);
-        let config = GroupConfig { patience, ..GroupConfig::default() };
+        let min_timeout = Duration::from_millis(self.min_timeout);
+        let config = GroupConfig { min_timeout, ..GroupConfig::default() };
         let shared = Shared {
             store: sluice_object::open(&volume::store_config(&meta))?,
             group: volume::group(&meta, config, runtime.handle().clone()),

@@ -60,7 +60,7 @@ pub(crate) struct Render {
     heartbeat: u64,
     /// Milliseconds that a client waits for a cache node at least before it reads the object store
     #[arg(long, default_value_t = 20)]
-    patience: u64,
+    min_timeout: u64,
     /// One client reads the whole data set before each run, so that the caches have it
     #[arg(long)]
     warm: bool,
@@ -173,7 +173,7 @@ impl Render {
             ("--all", all),
             ("--threads", threads),
             ("--idle", idle as usize),
-            ("--patience", self.patience as usize),
+            ("--min-timeout", self.min_timeout as usize),
             ("--heartbeat", self.heartbeat as usize),
         ] {
             args.extend([name.to_owned(), value.to_string()]);

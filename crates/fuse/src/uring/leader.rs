@@ -36,7 +36,7 @@ const LONG: Duration = Duration::from_micros(20);
 /// Time between two looks at the leading threads, while they have requests.
 const LOOK: Duration = Duration::from_millis(2);
 /// A leading thread that runs, and does not wait, is replaced after so many looks.
-const PATIENT: u32 = 20;
+const TRIES: u32 = 20;
 /// After so many looks without a request, nobody looks until there is one.
 const QUIET: u32 = 8;
 /// Time between two looks of a thread that waits for its slots.
@@ -306,7 +306,7 @@ impl Core {
                 if *times == 0 || count % 2 == 1 {
                     quiet = 0;
                 }
-                if *times > 0 && count % 2 == 1 && (*times > PATIENT || !ring.is_running()) {
+                if *times > 0 && count % 2 == 1 && (*times > TRIES || !ring.is_running()) {
                     self.replace(ring, count);
                 }
             }

@@ -19,7 +19,7 @@ use sluice_peer::{
 };
 use tokio::{runtime::Handle, sync::Semaphore};
 
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The right bytes of a block.
 pub(crate) fn content(key: BlockKey) -> Bytes {
@@ -176,8 +176,8 @@ pub(crate) struct Node {
 }
 
 /// Settings of a client that no delay of this machine sends to the object store.
-pub(crate) fn patient() -> GroupConfig {
-    GroupConfig { patience: PATIENCE, ..GroupConfig::default() }
+pub(crate) fn with_long_timeout() -> GroupConfig {
+    GroupConfig { min_timeout: TIMEOUT, ..GroupConfig::default() }
 }
 
 /// A group.
@@ -195,7 +195,7 @@ impl Cluster {
 
     /// A member, which has joined.
     pub(crate) fn node(&self, name: &str, backup: bool) -> Node {
-        let config = GroupConfig { own: Some(name.into()), ..patient() };
+        let config = GroupConfig { own: Some(name.into()), ..with_long_timeout() };
         let group = Group::new(
             config,
             self.engine.ring(),
@@ -248,7 +248,7 @@ impl Cluster {
 
 /// Fetches part of a block; what comes has to be right.
 pub(crate) async fn fetch(group: &Group, block: BlockKey, range: Range<u32>) -> bool {
-    let got = tokio::time::timeout(PATIENCE, group.fetch(block, range.clone())).await.expect("it ends");
+    let got = tokio::time::timeout(TIMEOUT, group.fetch(block, range.clone())).await.expect("it ends");
     match got {
         Some(bytes) => {
             assert!(

@@ -8,7 +8,7 @@ use sluice_peer::{Directory, Group, GroupConfig, Member, ServeConfig, Server};
 use sluice_types::{FsError, FsResult, Ino, Interrupt, Slice, Time};
 use tokio::runtime::Handle;
 
-use crate::cluster::{Cluster, PATIENCE, content, fetch, key, patient};
+use crate::cluster::{Cluster, TIMEOUT, content, fetch, key, with_long_timeout};
 
 /// Nobody reads files here.
 struct NoFiles;
@@ -69,7 +69,7 @@ async fn a_damaged_cache_file_is_never_passed_on_and_goes() {
         let store = sluice_object::open(&store).expect("an object store");
         let open = move || DataStore::open(&data, store, Arc::new(NoFiles) as _, None).expect("it opens");
         let data = Arc::new(tokio::task::spawn_blocking(open).await.expect("opened"));
-        let config = GroupConfig { own: Some("a:1".into()), ..patient() };
+        let config = GroupConfig { own: Some("a:1".into()), ..with_long_timeout() };
         let directory = cluster.engine.clone() as Arc<dyn Directory>;
         let group = Group::new(config, cluster.engine.ring(), directory, Handle::current());
         let listen: SocketAddr = ([127, 0, 0, 1], 0).into();
@@ -85,7 +85,7 @@ async fn a_damaged_cache_file_is_never_passed_on_and_goes() {
         });
         // One goes as a copy, one is sent from its file.
         let blocks = [key(1, 20_000), key(2, 300_000)];
-        let until = tokio::time::Instant::now() + PATIENCE;
+        let until = tokio::time::Instant::now() + TIMEOUT;
         for block in blocks {
             data.accept(block, &content(block));
             while data.location(block).is_none() {
@@ -93,7 +93,7 @@ async fn a_damaged_cache_file_is_never_passed_on_and_goes() {
                 tokio::task::yield_now().await;
             }
         }
-        let client = cluster.client(patient());
+        let client = cluster.client(with_long_timeout());
         for block in blocks {
             assert!(fetch(&client, block, 0..block.size).await);
             assert!(fetch(&client, block, 100..200).await);

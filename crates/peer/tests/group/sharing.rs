@@ -7,14 +7,14 @@ use sluice_data::{OwnerAction, Peers as _};
 use sluice_peer::GroupConfig;
 use tokio::task::JoinSet;
 
-use crate::cluster::{Cluster, PATIENCE, content, fetch, key, patient};
+use crate::cluster::{Cluster, TIMEOUT, content, fetch, key, with_long_timeout};
 
 async fn many_clients_read_the_store_once(plaintext: bool) {
     let cluster = Cluster::new(plaintext);
     let nodes = [cluster.node("a:1", false), cluster.node("b:1", false), cluster.node("c:1", false)];
     let mut clients = JoinSet::new();
     for number in 0..10u32 {
-        let client = cluster.client(patient());
+        let client = cluster.client(with_long_timeout());
         clients.spawn(async move {
             for id in 0..60 {
                 let block = key(id, [1, 11_800, 32 << 10, 100_000, 4 << 20][id as usize % 5]);
@@ -54,12 +54,12 @@ async fn many_clients_read_the_store_once_in_plaintext() {
 async fn a_newer_list_comes_from_the_members() {
     let cluster = Cluster::new(true);
     let first = cluster.node("a:1", false);
-    let client = cluster.client(patient());
+    let client = cluster.client(with_long_timeout());
     assert!(fetch(&client, key(1, 10), 0..10).await);
     let second = cluster.node("b:1", false);
     first.group.refresh().expect("with its heartbeat");
     let asked = cluster.engine.asked.load(Ordering::SeqCst);
-    let until = tokio::time::Instant::now() + PATIENCE;
+    let until = tokio::time::Instant::now() + TIMEOUT;
     while client.members().members.len() < 2 {
         assert!(tokio::time::Instant::now() < until, "the list never came");
         assert!(fetch(&client, key(1, 10), 0..10).await);
@@ -75,7 +75,7 @@ async fn a_newer_list_comes_from_the_members() {
 async fn a_member_that_joins_asks_the_one_before_it() {
     let cluster = Cluster::new(true);
     let old = cluster.node("a:1", false);
-    let client = cluster.client(patient());
+    let client = cluster.client(with_long_timeout());
     for id in 0..40 {
         assert!(fetch(&client, key(id, 1000), 0..1000).await);
     }
@@ -98,17 +98,17 @@ async fn a_member_that_joins_asks_the_one_before_it() {
 async fn what_a_client_uploads_is_offered_to_its_owner() {
     let cluster = Cluster::new(false);
     let node = cluster.node("a:1", false);
-    let client = cluster.client(GroupConfig { fill: true, ..patient() });
+    let client = cluster.client(GroupConfig { fill: true, ..with_long_timeout() });
     let block = key(7, 3 << 20);
     client.offer(block, &content(block));
-    let until = tokio::time::Instant::now() + PATIENCE;
+    let until = tokio::time::Instant::now() + TIMEOUT;
     while !node.cache.held.lock().contains_key(&block) {
         assert!(tokio::time::Instant::now() < until, "it never came");
         tokio::task::yield_now().await;
     }
     assert!(fetch(&client, block, 100..200).await);
     assert_eq!(cluster.reads(), 0);
-    let quiet = cluster.client(patient());
+    let quiet = cluster.client(with_long_timeout());
     quiet.offer(key(8, 10), &Bytes::from_static(b"0123456789"));
     assert!(fetch(&quiet, key(8, 10), 0..10).await, "it was not sent, so the store was read");
     assert_eq!(cluster.reads(), 1);
@@ -132,7 +132,7 @@ async fn a_member_that_joins_is_known_at_once() {
     let old = [cluster.node("a:1", false), cluster.node("b:1", false)];
     let new = cluster.node("c:1", false);
     new.group.announce();
-    let until = tokio::time::Instant::now() + PATIENCE;
+    let until = tokio::time::Instant::now() + TIMEOUT;
     while old.iter().any(|node| node.group.members().members.len() < 3) {
         assert!(tokio::time::Instant::now() < until, "nobody told them");
         tokio::task::yield_now().await;
@@ -163,7 +163,7 @@ async fn a_heartbeat_reads_the_list_only_if_it_changed() {
 async fn a_block_that_is_warmed_up_is_no_read_of_another_client() {
     let cluster = Cluster::new(true);
     let node = cluster.node("a:1", false);
-    let warmed = cluster.client(patient()).at_owner(key(1, 10), OwnerAction::Warm).await;
+    let warmed = cluster.client(with_long_timeout()).at_owner(key(1, 10), OwnerAction::Warm).await;
     assert_eq!(warmed, Some(true));
     let stats = node.group.stats();
     assert_eq!((stats.served_warmed.get(), stats.served_read.get(), stats.served_none.get()), (1, 0, 0));

@@ -10,12 +10,12 @@ use tokio::{
     time::timeout,
 };
 
-use crate::cluster::{Cluster, PATIENCE, fetch, key, patient};
+use crate::cluster::{Cluster, TIMEOUT, fetch, key, with_long_timeout};
 
 fn stranger(cluster: &Cluster, keys: Vec<GroupKey>) -> Arc<Group> {
     let ring = Arc::new(KeyRing::new("volume", "group", keys));
     let directory = cluster.engine.clone() as Arc<dyn Directory>;
-    let group = Group::new(patient(), Arc::clone(&ring), directory, Handle::current());
+    let group = Group::new(with_long_timeout(), Arc::clone(&ring), directory, Handle::current());
     group.refresh().expect("the list is no secret here");
     ring.replace(vec![GroupKey::new(1, &[9; 32])]);
     group
@@ -30,7 +30,7 @@ async fn a_client_with_another_key_gets_nothing() {
         let client = stranger(&cluster, Vec::new());
         assert!(!fetch(&client, key(1, 10), 0..10).await);
         assert_eq!(node.group.stats().served_cached.get(), 0);
-        assert!(fetch(&cluster.client(patient()), key(1, 10), 0..10).await);
+        assert!(fetch(&cluster.client(with_long_timeout()), key(1, 10), 0..10).await);
     }
 }
 
@@ -41,7 +41,7 @@ async fn a_server_with_another_certificate_is_not_talked_to() {
     let mut member = Cluster::member(&node, false);
     member.fingerprint = Some([7; 32]);
     cluster.engine.join(member);
-    let client = cluster.client(patient());
+    let client = cluster.client(with_long_timeout());
     assert!(!fetch(&client, key(1, 10), 0..10).await);
 }
 
@@ -49,20 +49,20 @@ async fn a_server_with_another_certificate_is_not_talked_to() {
 async fn the_key_changes_while_clients_read() {
     let cluster = Cluster::new(false);
     let node = cluster.node("a:1", false);
-    let old = cluster.client(patient());
+    let old = cluster.client(with_long_timeout());
     assert!(fetch(&old, key(1, 10), 0..10).await);
     cluster.engine.keys.lock().push((2, 2));
     // The member has not heard of the new key yet.
-    let early = cluster.client(patient());
+    let early = cluster.client(with_long_timeout());
     assert!(fetch(&early, key(1, 10), 0..10).await, "with the key before it");
     node.group.refresh().expect("with its heartbeat");
-    let late = cluster.client(patient());
+    let late = cluster.client(with_long_timeout());
     assert!(fetch(&late, key(1, 10), 0..10).await);
     cluster.engine.keys.lock().remove(0);
     node.group.refresh().expect("with its heartbeat");
-    assert!(fetch(&cluster.client(patient()), key(2, 10), 0..10).await);
+    assert!(fetch(&cluster.client(with_long_timeout()), key(2, 10), 0..10).await);
     // One that missed both changes learns the key from the engine.
-    let until = tokio::time::Instant::now() + PATIENCE;
+    let until = tokio::time::Instant::now() + TIMEOUT;
     while !(fetch(&old, key(1, 10), 0..10).await && fetch(&old, key(1, 10), 0..10).await) {
         assert!(tokio::time::Instant::now() < until, "it never learned the key");
         tokio::task::yield_now().await;
@@ -84,12 +84,12 @@ async fn one_address_keeps_out_no_other() {
     for _ in 0..400 {
         silent.push(from_elsewhere(node.server.port()).await);
     }
-    let until = tokio::time::Instant::now() + PATIENCE;
+    let until = tokio::time::Instant::now() + TIMEOUT;
     while node.group.stats().refused.get() < 200 {
         assert!(tokio::time::Instant::now() < until, "{:?}", node.group.stats().refused);
         tokio::task::yield_now().await;
     }
-    assert!(fetch(&cluster.client(patient()), key(1, 10), 0..10).await, "a friend gets in");
+    assert!(fetch(&cluster.client(with_long_timeout()), key(1, 10), 0..10).await, "a friend gets in");
     drop(silent);
     // What has ended leaves room.
     loop {
@@ -114,9 +114,9 @@ async fn who_says_nothing_or_nonsense_is_sent_away_and_learns_nothing() {
     rude.write_all(&[0x55; 4096]).await.expect("it is sent");
     let mut said = Vec::new();
     // A reset is an end, too.
-    let _ = timeout(PATIENCE, rude.read_to_end(&mut said)).await.expect("the connection ends");
+    let _ = timeout(TIMEOUT, rude.read_to_end(&mut said)).await.expect("the connection ends");
     assert!(said.len() <= 40, "a greeting and a nonce, no more: {}", said.len());
-    assert!(fetch(&cluster.client(patient()), key(1, 10), 0..10).await, "a friend gets in");
+    assert!(fetch(&cluster.client(with_long_timeout()), key(1, 10), 0..10).await, "a friend gets in");
     for stream in &mut silent {
         said.clear();
         let _ = timeout(Duration::from_mins(1), stream.read_to_end(&mut said)).await.expect("it ends");

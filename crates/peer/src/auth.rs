@@ -94,7 +94,7 @@ impl KeyRing {
 ///
 /// # Errors
 /// [`io::ErrorKind::PermissionDenied`] if one of both does not know it; otherwise those of the
-/// connection, [`io::ErrorKind::TimedOut`] after [`HANDSHAKE`].
+/// connection, [`io::ErrorKind::TimedOut`] after five seconds.
 pub async fn prove<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     ring: &KeyRing,

@@ -374,7 +374,8 @@ impl Request {
             match place.word() {
                 "i" | "s" => {
                     let places = once(place).chain(asked.by_ref());
-                    for (place, value) in places.zip(reader.parse::<Vec<Cell>>(answer)?) {
+                    // The values come first: when they end, no place is taken from the next answer.
+                    for (value, place) in reader.parse::<Vec<Cell>>(answer)?.into_iter().zip(places) {
                         let Some(value) = value else { continue };
                         take(place, b"", value);
                     }

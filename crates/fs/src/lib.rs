@@ -40,7 +40,7 @@ pub use fs::{Fs, Stat};
 pub use identities::Identities;
 pub use list::{Cursor, Item, Page};
 pub use open_options::OpenOptions;
-pub use quotas::{QuotaLimits, QuotaName, QuotaOwner};
+pub use quotas::{QuotaLimits, QuotaOwner};
 pub use trees::Clone;
 pub use user::User;
 pub use volume::Volume;

@@ -7,20 +7,9 @@ use crate::{error::Result, fs::Fs};
 
 /// Whose quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QuotaOwner<'a> {
+pub enum QuotaOwner<P> {
     /// A directory, by its path.
-    Directory(&'a [u8]),
-    /// A user, by its number.
-    User(u32),
-    /// A group, by its number.
-    Group(u32),
-}
-
-/// Whose quota, as [`Fs::quotas`] names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum QuotaName {
-    /// A directory, by its path.
-    Directory(Vec<u8>),
+    Directory(P),
     /// A user, by its number.
     User(u32),
     /// A group, by its number.
@@ -42,7 +31,7 @@ impl Fs {
     /// # Errors
     /// [`FsError::Perm`] for the quota of another user, or of a group to which the user does not
     /// belong, unless the user is a superuser.
-    pub fn quota(&self, owner: QuotaOwner<'_>) -> Result<Option<Quota>> {
+    pub fn quota(&self, owner: QuotaOwner<&[u8]>) -> Result<Option<Quota>> {
         self.on_quota(OpKind::GetAttr, owner, |interrupt, key| {
             let own = match key {
                 QuotaKey::Dir(_) => true,
@@ -61,7 +50,7 @@ impl Fs {
     ///
     /// # Errors
     /// [`FsError::Perm`] unless the user is a superuser.
-    pub fn quotas(&self) -> Result<Vec<(QuotaName, Quota)>> {
+    pub fn quotas(&self) -> Result<Vec<(QuotaOwner<Vec<u8>>, Quota)>> {
         let all = self.run(OpKind::GetAttr, b"", |interrupt, _| {
             self.superuser_only()?;
             self.vfs().meta().quotas(interrupt)
@@ -70,10 +59,10 @@ impl Fs {
         let mut named = Vec::new();
         for (key, quota) in limited {
             let name = match key {
-                QuotaKey::User(uid) => QuotaName::User(uid),
-                QuotaKey::Group(gid) => QuotaName::Group(gid),
+                QuotaKey::User(uid) => QuotaOwner::User(uid),
+                QuotaKey::Group(gid) => QuotaOwner::Group(gid),
                 QuotaKey::Dir(dir) => match self.path_of(dir) {
-                    Ok(path) => QuotaName::Directory(path),
+                    Ok(path) => QuotaOwner::Directory(path),
                     Err(error) if error.error == FsError::NotFound => continue,
                     Err(error) => return Err(error),
                 },
@@ -90,7 +79,7 @@ impl Fs {
     /// # Errors
     /// [`FsError::Perm`] unless the user is a superuser, [`FsError::Invalid`] without a limit and
     /// for the user 0, [`FsError::NotDir`] if the path does not lead to a directory.
-    pub fn set_quota(&self, owner: QuotaOwner<'_>, limits: QuotaLimits, strict: bool) -> Result<QuotaSet> {
+    pub fn set_quota(&self, owner: QuotaOwner<&[u8]>, limits: QuotaLimits, strict: bool) -> Result<QuotaSet> {
         self.on_quota(OpKind::SetAttr, owner, |interrupt, key| {
             self.superuser_only()?;
             let limit = |limit: Option<u64>| limit.map(i64::try_from).transpose();
@@ -109,7 +98,7 @@ impl Fs {
     ///
     /// # Errors
     /// [`FsError::Perm`] unless the user is a superuser.
-    pub fn remove_quota(&self, owner: QuotaOwner<'_>) -> Result<bool> {
+    pub fn remove_quota(&self, owner: QuotaOwner<&[u8]>) -> Result<bool> {
         self.on_quota(OpKind::SetAttr, owner, |interrupt, key| {
             self.superuser_only()?;
             self.vfs().meta().delete_quota(key, interrupt)
@@ -122,31 +111,24 @@ impl Fs {
     /// # Errors
     /// [`FsError::Perm`] unless the user is a superuser, [`FsError::NoData`] if there is no such
     /// quota.
-    pub fn check_quota(&self, owner: QuotaOwner<'_>, repair: bool, strict: bool) -> Result<QuotaUsage> {
+    pub fn check_quota(&self, owner: QuotaOwner<&[u8]>, repair: bool, strict: bool) -> Result<QuotaUsage> {
         self.on_quota(OpKind::GetAttr, owner, |interrupt, key| {
             self.superuser_only()?;
             let (meta, counting) = (self.vfs().meta(), counting(strict, interrupt));
-            let usage = match key {
-                QuotaKey::Dir(dir) => meta.compare_tree(dir, &counting)?,
+            match key {
+                QuotaKey::Dir(dir) => meta.check_dir_quota(dir, repair, &counting).map(|(usage, _)| usage),
                 QuotaKey::User(_) | QuotaKey::Group(_) => {
-                    let owners = meta.compare_owners(&counting)?;
-                    owners.into_iter().find(|usage| usage.key == key).ok_or(FsError::NoData)?
+                    let owners = meta.check_owner_quotas(repair, &counting)?;
+                    owners.into_iter().find(|usage| usage.key == key).ok_or(FsError::NoData)
                 }
-            };
-            if repair && usage.difference() != (0, 0) {
-                match key {
-                    QuotaKey::Dir(dir) => meta.settle_tree(dir, &counting)?,
-                    QuotaKey::User(_) | QuotaKey::Group(_) => meta.settle_owners(&counting)?,
-                };
             }
-            Ok(usage)
         })
     }
 
     fn on_quota<T>(
         &self,
         kind: OpKind,
-        owner: QuotaOwner<'_>,
+        owner: QuotaOwner<&[u8]>,
         call: impl FnOnce(&Interrupt, QuotaKey) -> FsResult<T>,
     ) -> Result<T> {
         match owner {

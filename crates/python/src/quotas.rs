@@ -1,7 +1,7 @@
 //! Calls on quotas.
 
 use pyo3::{exceptions::PyValueError, prelude::*};
-use sluice_fs::{Quota, QuotaLimits, QuotaName, QuotaOwner};
+use sluice_fs::{Quota, QuotaLimits, QuotaOwner};
 
 use crate::volume::Volume;
 
@@ -60,7 +60,7 @@ const fn fields(quota: Quota) -> QuotaFields {
 }
 
 /// `uid:N` and `gid:N` are users and groups; all else is a path.
-fn parse(owner: &[u8]) -> PyResult<QuotaOwner<'_>> {
+fn parse(owner: &[u8]) -> PyResult<QuotaOwner<&[u8]>> {
     let number = |digits: &[u8]| {
         let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
         number.ok_or_else(|| PyValueError::new_err("write the number of the user or group after the colon"))
@@ -72,10 +72,10 @@ fn parse(owner: &[u8]) -> PyResult<QuotaOwner<'_>> {
     })
 }
 
-fn text(name: QuotaName) -> Vec<u8> {
+fn text(name: QuotaOwner<Vec<u8>>) -> Vec<u8> {
     match name {
-        QuotaName::Directory(path) => path,
-        QuotaName::User(uid) => format!("uid:{uid}").into_bytes(),
-        QuotaName::Group(gid) => format!("gid:{gid}").into_bytes(),
+        QuotaOwner::Directory(path) => path,
+        QuotaOwner::User(uid) => format!("uid:{uid}").into_bytes(),
+        QuotaOwner::Group(gid) => format!("gid:{gid}").into_bytes(),
     }
 }

@@ -286,13 +286,8 @@ impl Check {
                 }
             }
             if !matches!(only, Some(QuotaKey::Dir(_))) && meta.env().format().user_group_quota {
-                let usage = counted(self.strict, |counting, _| {
-                    let usage = meta.compare_owners(counting)?;
-                    if self.repair && usage.iter().any(|usage| usage.difference() != (0, 0)) {
-                        meta.settle_owners(counting)?;
-                    }
-                    Ok(usage)
-                })?;
+                let usage =
+                    counted(self.strict, |counting, _| meta.check_owner_quotas(self.repair, counting))?;
                 for usage in usage.iter().filter(|usage| only.is_none_or(|only| only == usage.key)) {
                     wrong += usize::from(!tell(meta, usage, self.repair, &mut agree)?);
                 }
@@ -306,8 +301,8 @@ impl Check {
     }
 
     fn dir(&self, meta: &Meta, dir: Ino, counting: &Counting<'_>) -> FsResult<Usage> {
-        let usage = meta.compare_tree(dir, counting)?;
-        if self.repair && usage.difference() != (0, 0) && !meta.settle_tree(dir, counting)? {
+        let (usage, is_exact) = meta.check_dir_quota(dir, self.repair, counting)?;
+        if self.repair && !is_exact {
             errln!("others changed too much to count it exactly; check again at a quieter time");
         }
         Ok(usage)

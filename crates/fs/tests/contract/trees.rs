@@ -1,6 +1,6 @@
 //! Whole trees, the trash and quotas.
 
-use sluice_fs::{Clone, FsError, QuotaLimits, QuotaName, QuotaOwner, RenameMode, User};
+use sluice_fs::{Clone, FsError, QuotaLimits, QuotaOwner, RenameMode, User};
 
 use crate::rig::{Rig, fails, get, put};
 
@@ -68,7 +68,7 @@ pub(crate) fn removed_files_are_in_the_trash(rig: &Rig) {
 pub(crate) fn quotas_are_set_checked_and_removed(rig: &Rig) {
     grow(rig);
     let (fs, bob) = (rig.root(), rig.volume.fs(&User::new(1001, 101)));
-    let dir = QuotaOwner::Directory(b"/t");
+    let dir = QuotaOwner::Directory(&b"/t"[..]);
     assert_eq!(fs.quota(dir).unwrap(), None);
     let limits = QuotaLimits { space: Some(1 << 20), inodes: Some(5) };
     fails(bob.set_quota(dir, limits, false), FsError::Perm);
@@ -80,7 +80,7 @@ pub(crate) fn quotas_are_set_checked_and_removed(rig: &Rig) {
     assert_eq!(fs.quota(dir).unwrap(), Some(set.quota));
     fails(fs.mkdir("/t/full", 0o755), FsError::Quota);
     assert_eq!(fs.check_quota(dir, false, true).unwrap().difference(), (0, 0));
-    assert_eq!(fs.quotas().unwrap(), vec![(QuotaName::Directory(b"/t".to_vec()), set.quota)]);
+    assert_eq!(fs.quotas().unwrap(), vec![(QuotaOwner::Directory(b"/t".to_vec()), set.quota)]);
     fails(bob.quotas(), FsError::Perm);
     fails(bob.quota(QuotaOwner::User(1002)), FsError::Perm);
     assert_eq!(bob.quota(QuotaOwner::User(1001)).unwrap(), None);

@@ -152,6 +152,32 @@ impl Meta {
         Ok(usage)
     }
 
+    /// Compares as [`Self::compare_tree`] does. If `repair`, a wrong record is corrected. Returns
+    /// the usage before that, and whether the record is exact now.
+    ///
+    /// # Errors
+    /// [`FsError::NoData`] if the directory has no quota.
+    pub fn check_dir_quota(
+        &self,
+        dir: Ino,
+        repair: bool,
+        counting: &Counting<'_>,
+    ) -> FsResult<(Usage, bool)> {
+        let usage = self.compare_tree(dir, counting)?;
+        let is_right = usage.difference() == (0, 0);
+        Ok((usage, is_right || repair && self.settle_tree(dir, counting)?))
+    }
+
+    /// Compares as [`Self::compare_owners`] does. If `repair`, wrong records are corrected. Returns
+    /// the usage before that.
+    pub fn check_owner_quotas(&self, repair: bool, counting: &Counting<'_>) -> FsResult<Vec<Usage>> {
+        let usage = self.compare_owners(counting)?;
+        if repair && usage.iter().any(|usage| usage.difference() != (0, 0)) {
+            self.settle_owners(counting)?;
+        }
+        Ok(usage)
+    }
+
     /// The recorded and the counted usage of all users and groups.
     ///
     /// Memory: some 100 bytes for each of them.

@@ -255,7 +255,7 @@ impl Pass<'_> {
             for _ in 0..FOUND / PASSED {
                 let (next, keys) = search((self.pool, self.reader), begin, at, PASSED)?;
                 if next.0 != at.0 && found > 0 {
-                    return self.find((0, 0));
+                    return Err(self.reader.errors.unavailable("another server answers now"));
                 }
                 at = next;
                 found += keys.len();
@@ -291,14 +291,14 @@ impl Pass<'_> {
     fn read(&self, position: Position) -> Result<Page, EngineError> {
         let request = Request::new(self, &position);
         let (answers, process) = self.pool.ask_by(|_| Cow::Borrowed(&request.pipeline))?;
-        if process == position.process {
-            return request.page(self.reader, position, answers);
-        }
         // No cursor is valid there.
-        if position.cursor != 0 {
+        if process != position.process && position.cursor != 0 {
             return self.find((0, 0));
         }
-        self.read(Position { inner: 0, process, ..position })
+        if process != position.process && position.inner != 0 {
+            return self.read(Position { inner: 0, process, ..position });
+        }
+        request.page(self.reader, Position { process, ..position }, answers)
     }
 }
 

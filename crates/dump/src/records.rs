@@ -2,6 +2,7 @@
 
 use std::{
     io::Write,
+    iter::once,
     sync::{
         Arc, Mutex, PoisonError,
         mpsc::{Receiver, SyncSender, sync_channel},
@@ -29,7 +30,11 @@ use crate::{
 const WAITING: usize = 4;
 
 /// Threads that read parts of a scan that can be divided. One more finds them.
-const PART_READERS: usize = 2;
+const PART_READERS: usize = 3;
+
+/// Records of a page of several kinds. etcd copies its newest changes for each request, so there
+/// are few.
+const MIXED_ROWS: usize = 20_000;
 
 /// What is not about one inode.
 const OTHERS: [Scan; 5] = [Scan::DirStats, Scan::Acls, Scan::DelFiles, Scan::Quotas, Scan::SliceRefs];
@@ -61,21 +66,34 @@ pub fn dump_binary<W: Write>(
     let source = &Source::now(engine, APART.len(), options.throttled)?;
     let lanes: &[&[Scan]] = if source.is_mixed { &MIXED } else { &APART };
     let mut writer = Writer::new(out);
-    writer.write(Row::Setting(setting(source, options.keep_secrets)?))?;
-    for (counter, value) in counters(source)? {
-        writer.write(Row::Counter(counter, value))?;
-    }
-    for (sid, ino) in sustained(source)? {
-        writer.write(Row::Sustained(sid, ino))?;
-    }
-    for segment in Segment::of_log(log.last, &log.lines) {
-        writer.append(&segment)?;
-    }
-    // Records are encoded here, so that a lane asks for its next page at once.
-    read_all(source, lanes, progress, |rows| {
-        Segment::of(rows).iter().try_for_each(|segment| writer.append(segment))
+    thread::scope(|scope| {
+        let mut head = Some(scope.spawn(|| head(source, options.keep_secrets)));
+        // It is read beside the rest, and written first.
+        let mut write_head = |writer: &mut Writer<W>| {
+            let Some(head) = head.take() else { return Ok(()) };
+            join(head)?.into_iter().try_for_each(|row| writer.write(row))?;
+            Segment::of_log(log.last, &log.lines).iter().try_for_each(|segment| writer.append(segment))
+        };
+        // Records are encoded here, so that a lane asks for its next page at once.
+        read_all(source, lanes, progress, |rows| {
+            write_head(&mut writer)?;
+            Segment::of(rows).iter().try_for_each(|segment| writer.append(segment))
+        })?;
+        write_head(&mut writer)
     })?;
     writer.finish()
+}
+
+/// The setting, the counters, and files without links that are open.
+fn head(source: &Source<'_>, keep_secrets: bool) -> Result<Vec<Row>, DumpError> {
+    let setting = Row::Setting(setting(source, keep_secrets)?);
+    let counters = counters(source)?.into_iter().map(|(counter, value)| Row::Counter(counter, value));
+    let sustained = sustained(source)?.into_iter().map(|(sid, ino)| Row::Sustained(sid, ino));
+    Ok(once(setting).chain(counters).chain(sustained).collect())
+}
+
+fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Reads the collections of each of `lanes` on a thread of its own, and all records about inodes if
@@ -111,9 +129,6 @@ pub(crate) fn read_all(
         let taken = pages.iter().try_for_each(take);
         // Nobody waits for room once nobody takes any more.
         drop(pages);
-        let join = |lane: ScopedJoinHandle<'_, _>| {
-            lane.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
         let read: Vec<Result<(), DumpError>> = lanes.into_iter().map(join).collect();
         taken.and_then(|()| read.into_iter().collect::<Result<(), _>>())
     })
@@ -193,7 +208,7 @@ impl Lane<'_> {
 
     /// Reads and sends a page of records of several kinds. Returns where the next one begins.
     fn mixed_page(&self, from: Option<&Cursor>) -> Result<Option<Cursor>, DumpError> {
-        let Page { rows, next, .. } = self.source.scan(Scan::Inodes, from, ROWS)?.sound()?;
+        let Page { rows, next, .. } = self.source.scan(Scan::Inodes, from, MIXED_ROWS)?.sound()?;
         self.send(rows)?;
         Ok(next)
     }

@@ -46,7 +46,6 @@ impl EtcdEngine {
 impl Kv for Etcd {
     type Moment = Moment;
     const NAME: &'static str = "etcd";
-    const PAGE: usize = 4096;
     const CLEARS: bool = true;
     const KEEPS: &'static str = "etcd was compacted; raise its --auto-compaction-retention";
 

@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use futures::{StreamExt as _, stream};
 use sluice_meta::{
     engine::{ChangeLog, EngineError, Label, Limits, Watch},
     schema::Notice,
@@ -28,9 +29,15 @@ use crate::{
 /// Longest time that one call of the engine takes.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(15);
 
-/// Pairs that one commit loads. The client library of TiKV sends all keys of a transaction with
-/// each of its parts.
-const LOADED: usize = 100;
+/// Most rows of one request. For each request, etcd copies its newest changes, so the pages are
+/// large.
+pub(crate) const PAGE: usize = 20_000;
+
+/// Pairs that one commit loads: fewer than the operations that etcd allows by default. The client
+/// library of TiKV sends all keys of a transaction with each of its parts.
+const LOADED: usize = 125;
+/// Commits of one load under way.
+const LOADING: usize = 8;
 
 /// The change of a key. The key was read before, unless it must be new.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,9 +80,6 @@ pub trait Kv: Sized + Send + Sync + 'static {
     /// Scheme of its URLs.
     const NAME: &'static str;
 
-    /// Most rows of one request.
-    const PAGE: usize;
-
     /// Whether a commit can delete ranges without a read of their keys.
     const CLEARS: bool = false;
 
@@ -103,7 +107,7 @@ pub trait Kv: Sized + Send + Sync + 'static {
     fn get(&self, at: &Self::Moment, keys: &[Raw]) -> impl Future<Output = Result<Vec<Pair>>>;
 
     /// The first `limit` rows of a range, in order. The range must not be empty, and `limit` is
-    /// from 1 to [`Self::PAGE`]. Without `values`, the values need not be there.
+    /// from 1 to 20,000. Without `values`, the values need not be there.
     fn page(
         &self,
         at: &Self::Moment,
@@ -124,7 +128,7 @@ pub trait Kv: Sized + Send + Sync + 'static {
             let mut rest = span.clone();
             let mut all = Vec::new();
             while rest.from < rest.to && all.len() < limit {
-                let ask = (limit - all.len()).min(Self::PAGE);
+                let ask = (limit - all.len()).min(PAGE);
                 let page = self.page(at, &rest, ask, values).await?;
                 match page.last() {
                     Some((last, _)) if page.len() == ask => rest.from = after(last),
@@ -224,13 +228,12 @@ pub(crate) async fn remove_some<K: Kv>(kv: &K, span: &mut Span, most: usize) -> 
 /// Stores pairs by commits of a few.
 pub(crate) async fn load_in_parts<K: Kv>(kv: &K, pairs: Vec<Pair>) -> Result<()> {
     let mut rest = pairs.into_iter().map(|(key, value)| (key, Change::Put(value))).peekable();
-    while rest.peek().is_some() {
-        let keys = rest.by_ref().take(LOADED).collect();
-        if !kv.commit(kv.begin().await?, Changes { keys, ..Changes::default() }).await? {
-            return Err(EngineError::Conflict(Vec::new()));
-        }
-    }
-    Ok(())
+    let parts = std::iter::from_fn(|| rest.peek().is_some().then(|| rest.by_ref().take(LOADED).collect()));
+    let commit = async |keys| kv.commit(kv.begin().await?, Changes { keys, ..Changes::default() }).await;
+    // All end before an error is returned: what is repeated then would conflict with them.
+    let ended: Vec<Result<bool>> = stream::iter(parts.map(commit)).buffer_unordered(LOADING).collect().await;
+    let done: Vec<bool> = ended.into_iter().collect::<Result<_>>()?;
+    if done.contains(&false) { Err(EngineError::Conflict(Vec::new())) } else { Ok(()) }
 }
 
 /// Runs something in the background.

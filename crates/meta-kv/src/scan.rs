@@ -2,7 +2,9 @@
 //!
 //! All scans follow the order of the keys, from one key to the next. So a scan returns whatever
 //! exists from the first page to the last. All records about inodes are in one range, in which the
-//! kinds are mixed. This range can be divided by the last byte of the inode number.
+//! kinds are mixed. This range can be divided by the last byte of the inode number: the inodes with
+//! the same byte are a group. The first page ends with the first group, because etcd looks at all
+//! keys up to the end of the range for each page.
 //!
 //! A cursor is the last group of inodes that its scan reads, and the next key.
 
@@ -13,15 +15,13 @@ use sluice_meta::{
 
 use crate::{
     keys::{Keys, Place, after},
-    kv::Kv,
+    kv::{Kv, PAGE},
     stored::{Result, Span},
     values::{Values, Wants, rows_at},
 };
 
-/// Most parts into which the inodes are divided.
-const PARTS: usize = 16;
-/// Most rows that one page reads.
-const MAX_ROWS: usize = 4096;
+/// Groups of inodes in one part.
+const GROUPS: u8 = 16;
 
 /// One page of about `limit` records.
 pub(crate) async fn page<K: Kv>(
@@ -31,21 +31,23 @@ pub(crate) async fn page<K: Kv>(
     from: Option<&Cursor>,
     limit: usize,
 ) -> Result<Page> {
-    let limit = limit.clamp(1, MAX_ROWS);
+    let limit = limit.clamp(1, PAGE);
     let volume = kv.volume();
     let (last, from) = from.and_then(|cursor| cursor.0.split_first()).unwrap_or((&u8::MAX, &[]));
     let mut span = span(&volume.keys, scan);
     let is_mixed = span == volume.keys.word(b"A");
     if is_mixed {
-        span.to = volume.keys.word(&[b'A', *last]).to;
+        span.to = volume.keys.word(&[b'A', if from.is_empty() { 0 } else { *last }]).to;
     }
     if !from.is_empty() {
         span.from = from.to_vec();
     }
     let pairs = kv.range(now, &span, limit, true).await?;
-    let end = pairs.last().filter(|_| pairs.len() == limit);
-    let next = end.map(|(key, _)| cursor(*last, &after(key)));
-    let mut page = Page { rows: Vec::new(), damaged: Vec::new(), next };
+    let next = match pairs.last() {
+        Some((key, _)) if pairs.len() == limit => Some(after(key)),
+        _ => (is_mixed && from.is_empty()).then_some(span.to),
+    };
+    let mut page = Page { rows: Vec::new(), damaged: Vec::new(), next: next.map(|key| cursor(*last, &key)) };
     let mut found = Vec::with_capacity(pairs.len());
     for (key, value) in &pairs {
         let place = volume.keys.place(key);
@@ -100,12 +102,11 @@ fn cursor(last: u8, from: &[u8]) -> Cursor {
 pub(crate) fn divide(keys: &Keys, whole: Cursor) -> (Vec<Cursor>, Option<Cursor>) {
     let Some((&last, from)) = whole.0.split_first() else { return (Vec::new(), Some(whole)) };
     let first = keys.inode_group(from).unwrap_or(0);
-    let groups: Vec<u8> = (first..=last).collect();
-    let part = |groups: &[u8]| {
-        let start = keys.word(&[b'A', groups[0]]).from;
-        cursor(groups[groups.len() - 1], from.max(&start))
+    let part = |part: u8| {
+        let start = keys.word(&[b'A', part * GROUPS]).from;
+        cursor((part * GROUPS + (GROUPS - 1)).min(last), from.max(&start))
     };
-    (groups.chunks(groups.len().div_ceil(PARTS).max(1)).map(part).collect(), None)
+    ((first / GROUPS..=last / GROUPS).map(part).collect(), None)
 }
 
 /// Where a scan's records lie.

@@ -24,7 +24,7 @@ use crate::{
 /// Operations in one commit: some thousand keys, a few requests to each region.
 const BATCH: usize = 256;
 /// Transactions of one load under way.
-const LOADING: usize = 4;
+const LOADING: usize = 2;
 
 /// A volume's metadata in a TiKV cluster.
 pub type TikvEngine = KvEngine<Tikv>;
@@ -42,7 +42,6 @@ impl TikvEngine {
 impl Kv for Tikv {
     type Moment = Transaction;
     const NAME: &'static str = "tikv";
-    const PAGE: usize = 4096;
     const KEEPS: &'static str = "old versions were given up; all clients should have a longer gc-interval";
 
     fn is_given_up(reason: &str) -> bool {

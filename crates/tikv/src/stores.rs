@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Most rows of one transaction.
-pub const ROWS: usize = 1000;
+pub const ROWS: usize = 4000;
 /// Most bytes of one transaction, unless one row is larger: by default, an entry of the raft log
 /// has room for eight times as many.
 const MAX_BYTES: usize = 1 << 20;

@@ -15,8 +15,12 @@ const PER_COMMIT: usize = 5_000;
 pub(super) fn turn(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
     let files = turn.plan.sizes.flat;
     if turn.side == Side::Limit {
-        if turn.engine == Engine::Tikv {
-            let [dump, load] = limit::tikv::rows(&turn.volume()?, files)?.map(Some);
+        let both = match turn.engine {
+            Engine::Tikv => Some(limit::tikv::rows(&turn.volume()?, files)?),
+            Engine::Etcd => Some(limit::etcd::rows(&turn.volume()?, files)?),
+            _ => None,
+        };
+        if let Some([dump, load]) = both.map(|both| both.map(Some)) {
             return Ok(vec![dump, load, dump, load]);
         }
         let load = limit::rows(turn, files, PER_COMMIT)?[0].map(|rate| files as f64 / rate);

@@ -3,6 +3,8 @@
 //! What must stay true: a file consists of the same records as in a volume: an entry, a node, a
 //! chunk and (SQL) a slice reference. The durability is also the same.
 
+pub(super) mod etcd;
+mod kv;
 pub(super) mod tikv;
 
 use super::Turn;

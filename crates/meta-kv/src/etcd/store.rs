@@ -65,7 +65,10 @@ pub struct Etcd {
 
 impl Etcd {
     /// Reads a URL; connects at the first call.
-    pub(super) fn open(url: &str) -> Result<Self> {
+    ///
+    /// # Errors
+    /// [`EngineError::Refused`] if the URL is wrong, or a certificate cannot be read.
+    pub fn open(url: &str) -> Result<Self> {
         let mut address = Address::parse(url, "etcd")?;
         let (most, lanes) = (address.number("max-txn-ops", DEFAULT_TXN_OPS)?, address.lanes()?);
         if most < 16 {
@@ -95,10 +98,13 @@ impl Etcd {
         Ok(Self { channels, current, user, token, volume, most, lanes })
     }
 
-    /// Reads ranges at the revision of a snapshot, which is that of its first read.
+    /// Reads ranges at the revision of a snapshot, which is that of its first read. Only the first
+    /// read waits for a majority: a member has either the whole later revision, or reports that it
+    /// does not have it yet, and then the next member is asked.
     pub(super) async fn read(&self, at: &Moment, ranges: &[RangeRequest]) -> Result<Vec<RangeResponse>> {
         let read = async |revision| {
-            let range = |range: &RangeRequest| Some(RangeRequest { revision, ..range.clone() });
+            let serializable = revision > 0;
+            let range = |range: &RangeRequest| Some(RangeRequest { revision, serializable, ..range.clone() });
             let success = ranges.iter().map(|of| RequestOp { range: range(of), ..RequestOp::default() });
             let request = TxnRequest { success: success.collect(), ..TxnRequest::default() };
             self.transact(&request, true).await

@@ -21,6 +21,7 @@ messages! {
         range_end: Vec<u8> [bytes = "vec", tag = "2"],
         limit: i64 [int64, tag = "3"],
         revision: i64 [int64, tag = "4"],
+        serializable: bool [bool, tag = "7"],
         keys_only: bool [bool, tag = "8"]
     }
     RangeResponse { kvs: Vec<KeyValue> [message, repeated, tag = "2"] }

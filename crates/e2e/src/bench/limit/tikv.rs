@@ -3,18 +3,18 @@
 //! What must stay true: the rows are those of a load, in the same order and in transactions of the
 //! same size, and as many requests are under way as a load and a dump have.
 
-use super::{ATTR, FIRST, SLICE};
+use super::kv::{pairs, ranges};
 use crate::rig::Volume;
 use anyhow::{Context, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use sluice_tikv::{Pair, Stores};
+use sluice_tikv::Stores;
 use std::{sync::Arc, time::Instant};
 use tikv_client::{TimestampExt as _, TransactionClient};
 
 /// Transactions under way.
-const WRITING: usize = 16;
+const WRITING: usize = 8;
 /// Rows of one answer, and scans under way.
-const PAGE: usize = 4096;
+const PAGE: usize = 20_000;
 const READING: usize = 3;
 
 /// Seconds that it takes to read the rows of `files` files, and to store them before.
@@ -33,7 +33,7 @@ pub(crate) fn rows(volume: &Volume, files: usize) -> anyhow::Result<[f64; 2]> {
         let load = start.elapsed().as_secs_f64();
         let now = now().await?;
         let start = Instant::now();
-        let reads = (0..=u8::MAX).step_by(16).map(|first| read(&stores, now, first)).collect::<Vec<_>>();
+        let reads: Vec<_> = ranges().map(|range| read(&stores, now, range)).collect();
         let counts: Vec<usize> = stream::iter(reads).buffer_unordered(READING).try_collect().await?;
         let dump = start.elapsed().as_secs_f64();
         let count: usize = counts.iter().sum();
@@ -42,33 +42,9 @@ pub(crate) fn rows(volume: &Volume, files: usize) -> anyhow::Result<[f64; 2]> {
     })
 }
 
-/// The keys of the inodes whose number ends with this byte.
-fn group(last: u8) -> Vec<u8> {
-    [&b"limit\xfdA"[..], &[last]].concat()
-}
-
-/// All rows, in the order of their keys.
-fn pairs(files: usize) -> Vec<Pair> {
-    let of = |inode: i64| {
-        let node = [&b"limit\xfdA"[..], &inode.to_le_bytes()].concat();
-        let name = format!("Dfile.mdtest.{inode}");
-        let entry = [&b"limit\xfdA"[..], &1_i64.to_le_bytes(), name.as_bytes()].concat();
-        let named = [&[1][..], &inode.to_be_bytes()].concat();
-        let chunk = [&node[..], b"C\0\0\0\0"].concat();
-        [(entry, named), ([&node[..], b"I"].concat(), ATTR.to_vec()), (chunk, SLICE.to_vec())]
-    };
-    let mut pairs: Vec<Pair> = (FIRST..FIRST + files as i64).flat_map(of).collect();
-    pairs.sort_unstable();
-    pairs
-}
-
-/// How many rows there are of 16 groups of inodes.
-async fn read(stores: &Stores, version: u64, first: u8) -> anyhow::Result<usize> {
-    let (mut from, mut count) = (group(first), 0);
-    let to = match first.checked_add(16) {
-        Some(next) => group(next),
-        None => b"limit\xfdB".to_vec(),
-    };
+/// How many rows a range has.
+async fn read(stores: &Stores, version: u64, (mut from, to): (Vec<u8>, Vec<u8>)) -> anyhow::Result<usize> {
+    let mut count = 0;
     loop {
         let page = stores.scan(&from, &to, version, PAGE, true).await?;
         count += page.len();

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use sluice_meta::{
-    engine::{Engine, EngineError, Write},
+    engine::{Engine, EngineError, Found, Read, Write},
     schema::{Key, Row},
 };
 use sluice_meta_kv::EtcdEngine;
@@ -53,8 +53,15 @@ fn one_of_three_members_may_go() {
     let mut server = server::own(3, &[]);
     let engine = server::open(&server.url("v"));
     commit(&engine, vec![Write::Insert(Row::Writer(4, 0, 0))]).expect("up");
+    let snapshot = engine.snapshot(1).expect("up").expect("etcd has snapshots");
     let mut n = 0;
     let mut go_on = || {
+        let then = persist(|| snapshot.read(&[Read::Get(Key::Writer(4, 0)), Read::Get(Key::Node(Ino(10)))]));
+        assert_eq!(
+            then,
+            [Found::Row(Some(Row::Writer(4, 0, 0))), Found::Row(None)],
+            "the snapshot stays as it was"
+        );
         for _ in 0..10 {
             // As the batcher does it: the number tells whether a commit in doubt happened.
             persist(|| match engine.commit(&step(n, 10 + n)) {

@@ -74,14 +74,20 @@ impl LocalCopy {
         let acls = acls(source)?;
         let mut piece = Vec::new();
         let lanes: &[&[Scan]] = if source.is_mixed { &[] } else { &LANES };
-        read_all(source, lanes, &|_| {}, |rows| {
-            for row in &rows {
-                if encode(row, &mut piece) {
-                    put(&mut pieces, &piece)?;
+        read_all(
+            source,
+            lanes,
+            || (),
+            &|_| {},
+            |rows| {
+                for row in &rows {
+                    if encode(row, &mut piece) {
+                        put(&mut pieces, &piece)?;
+                    }
                 }
-            }
-            Ok(())
-        })?;
+                Ok(())
+            },
+        )?;
         let pieces = pieces.into_inner().map_err(io::IntoInnerError::into_error)?;
         Ok(Self { dir: dir.to_owned(), head, acls, pieces })
     }

@@ -32,8 +32,8 @@ const WAITING: usize = 4;
 /// Threads that read parts of a scan that can be divided. One more finds them.
 const PART_READERS: usize = 3;
 
-/// Records of a page of several kinds. etcd copies its newest changes for each request, so there
-/// are few.
+/// Records of a page of several kinds. Many, because etcd copies its newest changes for each
+/// request.
 const MIXED_ROWS: usize = 20_000;
 
 /// What is not about one inode.
@@ -66,21 +66,24 @@ pub fn dump_binary<W: Write>(
     let source = &Source::now(engine, APART.len(), options.throttled)?;
     let lanes: &[&[Scan]] = if source.is_mixed { &MIXED } else { &APART };
     let mut writer = Writer::new(out);
-    thread::scope(|scope| {
-        let mut head = Some(scope.spawn(|| head(source, options.keep_secrets)));
-        // It is read beside the rest, and written first.
-        let mut write_head = |writer: &mut Writer<W>| {
-            let Some(head) = head.take() else { return Ok(()) };
-            join(head)?.into_iter().try_for_each(|row| writer.write(row))?;
-            Segment::of_log(log.last, &log.lines).iter().try_for_each(|segment| writer.append(segment))
-        };
-        // Records are encoded here, so that a lane asks for its next page at once.
-        read_all(source, lanes, progress, |rows| {
-            write_head(&mut writer)?;
-            Segment::of(rows).iter().try_for_each(|segment| writer.append(segment))
-        })?;
-        write_head(&mut writer)
+    // The head is read beside the rest, and written first.
+    let (sender, head_read) = sync_channel(1);
+    let read_head = move || {
+        // Who does not take it any more says why.
+        let _ = sender.send(head(source, options.keep_secrets));
+    };
+    let mut head_read = Some(head_read);
+    let mut write_head = |writer: &mut Writer<W>| {
+        let Some(head) = head_read.take() else { return Ok(()) };
+        head.recv().map_err(|_| given_up())??.into_iter().try_for_each(|row| writer.write(row))?;
+        Segment::of_log(log.last, &log.lines).iter().try_for_each(|segment| writer.append(segment))
+    };
+    // Records are encoded here, so that a lane asks for its next page at once.
+    read_all(source, lanes, read_head, progress, |rows| {
+        write_head(&mut writer)?;
+        Segment::of(rows).iter().try_for_each(|segment| writer.append(segment))
     })?;
+    write_head(&mut writer)?;
     writer.finish()
 }
 
@@ -97,10 +100,12 @@ fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
 }
 
 /// Reads the collections of each of `lanes` on a thread of its own, and all records about inodes if
-/// a scan of one kind would look at all. Hands the pages to `take`, on the calling thread.
+/// a scan of one kind would look at all. Hands the pages to `take`, on the calling thread. The last
+/// thread calls `first` before it reads.
 pub(crate) fn read_all(
     source: &Source<'_>,
     lanes: &[&'static [Scan]],
+    first: impl FnOnce() + Send,
     progress: &(dyn Fn(u64) + Sync),
     take: impl FnMut(Vec<Row>) -> Result<(), DumpError>,
 ) -> Result<(), DumpError> {
@@ -110,9 +115,14 @@ pub(crate) fn read_all(
         let (parts, queue) = sync_channel(PART_READERS);
         let queue = Arc::new(Mutex::new(queue));
         let threads = if source.is_mixed { PART_READERS } else { lanes.len() };
+        let mut first = Some(first);
         let start = |at| {
             let (mut lane, scans, queue) = (lane(), lanes.get(at).copied(), queue.clone());
+            let first = if at + 1 == threads { first.take() } else { None };
             scope.spawn(move || {
+                if let Some(first) = first {
+                    first();
+                }
                 lane.run(scans.unwrap_or_default())?;
                 lane.read_parts(&queue)
             })

@@ -22,7 +22,7 @@ use sluice_meta::{
 };
 
 pub use self::store::Etcd;
-use self::{txn::Moment, wire::RangeRequest};
+use self::{store::Purpose, txn::Moment, wire::RangeRequest};
 use crate::{
     engine::KvEngine,
     kv::{Changes, Kv, Volume},
@@ -90,7 +90,7 @@ impl Kv for Etcd {
 
     async fn commit(&self, at: Moment, changes: Changes) -> Result<bool> {
         match at.transaction(&self.volume, changes, self.most)? {
-            Some(txn) => Ok(self.transact(&txn, false).await?.succeeded),
+            Some(txn) => Ok(self.transact(&txn, Purpose::Commit).await?.succeeded),
             None => Ok(false),
         }
     }

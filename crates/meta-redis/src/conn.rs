@@ -5,7 +5,7 @@
 //! complete command, even if the rest of the request is missing. A connection on which an exchange
 //! failed is never used again.
 
-use std::sync::Arc;
+use std::{io, iter::once, sync::Arc};
 
 use redis::Value;
 use sluice_net::{Address, Connection, describe};
@@ -57,11 +57,39 @@ impl Conn {
         Ok(answers)
     }
 
+    /// Sends commands without scripts, whose answers [`Self::proceed`] receives.
+    pub(crate) fn begin(&mut self, pipeline: &Pipeline) -> Result<(), Failure> {
+        self.sound = false;
+        self.wire.send(&pipeline.render(false, None)).map_err(|error| self.failure(&error))
+    }
+
+    /// Receives the answers to so many commands. `next` makes the next pipeline of the first value
+    /// of the first answer. It is sent as soon as that value has come, and returned.
+    pub(crate) fn proceed(
+        &mut self,
+        commands: usize,
+        next: impl FnOnce(&Value) -> Option<Pipeline>,
+    ) -> Result<(Vec<Value>, Option<Pipeline>), Failure> {
+        let mut following = None;
+        let first = self.wire.receive_early(|wire, value| {
+            following = next(value);
+            following.as_ref().map_or(Ok(()), |next| wire.send(&next.render(false, None)))
+        });
+        let rest = |first| once(Ok(first)).chain((1..commands).map(|_| self.wire.receive())).collect();
+        let answers: Vec<Value> = first.and_then(rest).map_err(|error| self.failure(&error))?;
+        self.used = true;
+        self.sound = following.is_none();
+        Ok((answers, following))
+    }
+
+    fn failure(&self, error: &io::Error) -> Failure {
+        Failure { sent: self.wire.began(), reason: describe(error) }
+    }
+
     fn once(&mut self, pipeline: &Pipeline, sources: bool) -> Result<Vec<Value>, Failure> {
         let request = pipeline.render(sources, self.slot_key.as_deref());
         let answers = self.wire.talk(&request, pipeline.len());
-        let answers =
-            answers.map_err(|error| Failure { sent: self.wire.began(), reason: describe(&error) })?;
+        let answers = answers.map_err(|error| self.failure(&error))?;
         self.used = true;
         Ok(answers)
     }

@@ -6,6 +6,7 @@
 
 use std::{
     borrow::Cow,
+    cell,
     iter::once,
     panic::resume_unwind,
     sync::mpsc::{Receiver, channel},
@@ -40,22 +41,22 @@ const STRINGS: usize = 2000;
 /// Hashes and sets requested at once: a single one may fill a page.
 const LARGE: usize = 1000;
 
-/// The process that answered, its next cursor, and keys.
-pub(crate) type FoundKeys = ((u64, u64), Vec<Vec<u8>>);
-
-/// Searches keys of the volume that begin with a word, behind the cursor of a process; `count` keys
-/// are visited. Returns the process that answered, its next cursor, and the keys. Another process
-/// than that of the cursor begins anew.
+/// Searches keys of the volume that begin with a word, behind the cursor of a process. Another
+/// process than that of the cursor begins anew. Each request visits `count` keys; the next one is
+/// sent while the keys of an answer still come, as long as there are more and `more` agrees. `take`
+/// gets the keys of each answer. Returns the process that answered, and its next cursor.
 pub(crate) fn search(
     (pool, reader): (&Pool, Reader<'_>),
     word: &str,
     (of, cursor): (u64, u64),
     count: usize,
-) -> Result<FoundKeys, EngineError> {
-    let request = |process| {
+    more: impl Fn() -> bool,
+    mut take: impl FnMut(Vec<Value>) -> Result<(), EngineError>,
+) -> Result<(u64, u64), EngineError> {
+    let request = |cursor| {
         let mut pipeline = Pipeline::default();
         let scan = pipeline.command("SCAN");
-        scan.extend([&number(if process == of { cursor } else { 0 })[..], b"COUNT", &number(count)]);
+        scan.extend([&number(cursor)[..], b"COUNT", &number(count)]);
         let begin = reader.keys.word(word);
         if !begin.is_empty() {
             scan.extend([&b"MATCH"[..], &[&begin[..], b"*"].concat()]);
@@ -66,13 +67,29 @@ pub(crate) fn search(
             // slot refuses it.
             pipeline.command("GET").push(&reader.keys.missing_key());
         }
-        Cow::Owned(pipeline)
+        pipeline
     };
-    let (answers, process) = pool.ask_by(request)?;
-    let mut answers = answers.into_iter();
-    let (cursor, keys) = reader.parse(answers.next().unwrap_or(Value::Nil))?;
-    answers.try_for_each(|owned| reader.errors.sound(owned).map(drop))?;
-    Ok(((process, cursor), keys))
+    let next = |process, first: Option<&Value>| match first {
+        None => Some(request(if process == of { cursor } else { 0 })),
+        Some(Value::BulkString(cursor)) => {
+            let cursor = parse(cursor).filter(|cursor| *cursor != 0)?;
+            more().then(|| request(cursor))
+        }
+        Some(_) => None,
+    };
+    let mut found = Ok(0);
+    let process = pool.chain(next, |answers| {
+        let mut keys_of = |answers: Vec<Value>| {
+            let mut answers = answers.into_iter();
+            let (cursor, keys): (u64, Vec<Value>) = reader.parse(answers.next().unwrap_or(Value::Nil))?;
+            answers.try_for_each(|owned| reader.errors.sound(owned).map(drop))?;
+            take(keys).map(|()| cursor)
+        };
+        if found.is_ok() {
+            found = keys_of(answers);
+        }
+    })?;
+    Ok((process, found?))
 }
 
 /// What the keys begin with, each for one kind of records. A number follows.
@@ -224,6 +241,9 @@ pub(crate) fn divide(cursor: Cursor) -> (Vec<Cursor>, Option<Cursor>) {
     }
 }
 
+/// Places, and the errors of keys that have none.
+type Places = (Vec<Place>, Vec<EngineError>);
+
 /// A pass over all keys.
 pub(crate) struct Pass<'p> {
     pub(crate) pool: &'p Pool,
@@ -245,46 +265,51 @@ impl Pass<'_> {
     }
 
     /// Finds more keys, behind the cursor of a process.
-    fn find(&self, mut at: (u64, u64)) -> Result<Page, EngineError> {
+    fn find(&self, at: (u64, u64)) -> Result<Page, EngineError> {
         let (begin, most) = if let [word] = self.words { (*word, FOUND_OF_ONE) } else { ("", FOUND) };
         thread::scope(|scope| {
-            // The server finds the next keys meanwhile.
             let (sender, names) = channel();
             let places = scope.spawn(move || self.places(&names));
-            let mut found = 0;
-            for _ in 0..FOUND / PASSED {
-                let (next, keys) = search((self.pool, self.reader), begin, at, PASSED)?;
-                if next.0 != at.0 && found > 0 {
-                    return Err(self.reader.errors.unavailable("another server answers now"));
-                }
-                at = next;
-                found += keys.len();
+            let (requests, found) = (cell::Cell::new(1), cell::Cell::new(0));
+            let more = || {
+                requests.set(requests.get() + 1);
+                requests.get() <= FOUND / PASSED && found.get() < most
+            };
+            let searched = search((self.pool, self.reader), begin, at, PASSED, more, |keys| {
+                found.set(found.get() + keys.len());
                 // Who takes them ends after us.
                 let _ = sender.send(keys);
-                if at.1 == 0 || found >= most {
-                    break;
-                }
-            }
+                Ok(())
+            });
             drop(sender);
-            let (pending, damaged) = places.join().unwrap_or_else(|panic| resume_unwind(panic));
-            let position = Position { process: at.0, cursor: at.1, pending, ..Position::default() };
+            let places = places.join().unwrap_or_else(|panic| resume_unwind(panic));
+            let (process, cursor) = searched?;
+            let (pending, damaged) = places?;
+            let position = Position { process, cursor, pending, ..Position::default() };
             Ok(Page { rows: Vec::new(), damaged, next: position.next() })
         })
     }
 
     /// The places of keys. Records that were made together are often close in the server's memory,
     /// and reading them together is faster.
-    fn places(&self, names: &Receiver<Vec<Vec<u8>>>) -> (Vec<Place>, Vec<EngineError>) {
+    fn places(&self, names: &Receiver<Vec<Value>>) -> Result<Places, EngineError> {
         let (mut places, mut damaged) = (Vec::new(), Vec::new());
-        for key in names.iter().flatten() {
-            match Place::of(self.reader, self.words, &key) {
-                Ok(place) => places.extend(place),
-                Err(damage) => damaged.push(damage),
+        for names in names {
+            let begin = places.len();
+            for key in names {
+                let key: Vec<u8> = self.reader.parse(key)?;
+                match Place::of(self.reader, self.words, &key) {
+                    Ok(place) => places.extend(place),
+                    Err(damage) => damaged.push(damage),
+                }
             }
+            // The server finds the next keys meanwhile.
+            places[begin..].sort_unstable();
         }
-        places.sort_unstable();
+        // This sort merges what is sorted.
+        places.sort();
         places.dedup();
-        (places, damaged)
+        Ok((places, damaged))
     }
 
     /// Reads the values of the first keys that were found.

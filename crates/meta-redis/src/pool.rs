@@ -111,6 +111,52 @@ impl Pool {
         Ok((answered.answers, answered.process))
     }
 
+    /// Runs pipelines one after the other on one connection. They may run twice and have no
+    /// scripts. `next` makes each of the server process and of the first value in the first answer
+    /// to the one before. It is sent as soon as that value has come. `take` gets the answers.
+    /// Returns the process.
+    pub(crate) fn chain(
+        &self,
+        next: impl Fn(u64, Option<&Value>) -> Option<Pipeline>,
+        mut take: impl FnMut(Vec<Value>),
+    ) -> Result<u64, EngineError> {
+        let (mut redirects, mut taken) = (0, false);
+        loop {
+            let (outcome, used) = self.with(|conn| {
+                let (process, used) = (conn.process, conn.used);
+                let mut run = || {
+                    let mut now = next(process, None);
+                    if let Some(first) = &now {
+                        conn.begin(first)?;
+                    }
+                    while let Some(pipeline) = now {
+                        let (answers, following) =
+                            conn.proceed(pipeline.len(), |value| next(process, Some(value)))?;
+                        let answered = self.answered(conn, answers);
+                        if answered.elsewhere && !taken && redirects < REDIRECTS {
+                            redirects += 1;
+                            return Ok(false);
+                        }
+                        taken = true;
+                        take(answered.answers);
+                        now = following;
+                    }
+                    Ok(true)
+                };
+                let outcome: Result<bool, Failure> = run();
+                (outcome.inspect_err(|_| self.forget()).map(|done| done.then_some(process)), used)
+            })?;
+            match outcome {
+                Ok(Some(process)) => return Ok(process),
+                // A node that redirects has done nothing.
+                Ok(None) => {}
+                // The connection was stale.
+                Err(_) if used && !taken => {}
+                Err(failure) => return Err(self.errors().unavailable(failure.reason)),
+            }
+        }
+    }
+
     /// Commits with one command, which must not run twice.
     pub(crate) fn commit(&self, mut pipeline: Pipeline) -> Result<Value, EngineError> {
         if self.config().wait_replicas > 0 {

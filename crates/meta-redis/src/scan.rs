@@ -45,12 +45,20 @@ pub(crate) fn remove_all(pool: &Pool, reader: Reader<'_>) -> Result<(), EngineEr
     };
     let mut at = (0, 0);
     loop {
-        let (next, found) = search((pool, reader), "", at, REMOVED)?;
-        at = next;
-        let found: Vec<&[u8]> = found.iter().map(|key| &key[..]).filter(|key| *key != &setting[..]).collect();
-        if !found.is_empty() {
-            remove(&found)?;
-        }
+        at = search(
+            (pool, reader),
+            "",
+            at,
+            REMOVED,
+            || false,
+            |found| {
+                let found: Vec<Vec<u8>> =
+                    found.into_iter().map(|key| reader.parse(key)).collect::<Result<_, _>>()?;
+                let found: Vec<&[u8]> =
+                    found.iter().map(|key| &key[..]).filter(|key| *key != &setting[..]).collect();
+                if found.is_empty() { Ok(()) } else { remove(&found) }
+            },
+        )?;
         if at.1 == 0 {
             return remove(&[&setting]);
         }

@@ -82,6 +82,30 @@ impl Wire {
         self.value(MAX_DEPTH)
     }
 
+    /// As [`Self::receive`]. If the answer is an array, calls `early` with its first value before
+    /// the others are read.
+    pub(crate) fn receive_early(
+        &mut self,
+        early: impl FnOnce(&mut Self, &Value) -> io::Result<()>,
+    ) -> io::Result<Value> {
+        let (from, to) = self.line()?;
+        let count = match self.stream.input[from..to].split_first() {
+            Some((b'*', count)) => number(count)?,
+            _ => 0,
+        };
+        if count < 1 {
+            // It is in the buffer until more is read.
+            self.start = from;
+            return self.receive();
+        }
+        let mut values = vec![self.value(MAX_DEPTH - 1)?];
+        early(self, &values[0])?;
+        for _ in 1..count {
+            values.push(self.value(MAX_DEPTH - 1)?);
+        }
+        Ok(Value::Array(values))
+    }
+
     fn value(&mut self, depth: u32) -> io::Result<Value> {
         let (from, to) = self.line()?;
         let (kind, text) =
@@ -172,7 +196,11 @@ fn unexpected(what: &str) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use std::{io::Write, os::unix::net::UnixStream, thread};
+    use std::{
+        io::{Read, Write},
+        os::unix::net::UnixStream,
+        thread,
+    };
 
     use super::*;
 
@@ -204,6 +232,28 @@ mod tests {
         assert_eq!(read(&[b">2\r\n+a\r\n:1\r\n"]).unwrap(), Value::Array(vec![simple("a"), Value::Int(1)]));
         let Value::ServerError(error) = read(&[b"-NOSCRIPT no such script\r\n"]).unwrap() else { panic!() };
         assert_eq!((error.code(), error.details()), ("NOSCRIPT", Some("no such script")));
+    }
+
+    #[test]
+    fn a_request_is_sent_before_an_answer_is_complete() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let mut wire = Wire::new(ours.into(), Deadline::Idle(Duration::from_mins(1)));
+        let server = thread::spawn(move || {
+            theirs.write_all(b"*2\r\n$1\r\n7\r\n*2\r\n$1\r\na\r\n").unwrap();
+            let mut next = [0; 6];
+            theirs.read_exact(&mut next).unwrap();
+            theirs.write_all(b"$1\r\nb\r\n-ERR gone\r\n*0\r\n").unwrap();
+            next
+        });
+        let answer = wire.receive_early(|wire, first| {
+            assert_eq!(*first, Value::BulkString(b"7".into()));
+            wire.send(b"PING\r\n")
+        });
+        let Value::Array(values) = answer.unwrap() else { panic!() };
+        assert_eq!((values.len(), server.join().unwrap()), (2, *b"PING\r\n"));
+        let never = |_: &mut Wire, value: &Value| panic!("{value:?} is not the first of several");
+        assert!(matches!(wire.receive_early(never).unwrap(), Value::ServerError(_)));
+        assert_eq!(wire.receive_early(never).unwrap(), Value::Array(Vec::new()));
     }
 
     #[test]

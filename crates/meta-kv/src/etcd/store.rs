@@ -4,7 +4,7 @@
 //! What must stay true: a commit that may have happened is not sent again.
 
 use std::{
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     time::Duration,
 };
 
@@ -51,10 +51,23 @@ const DEFAULT_TXN_OPS: usize = 128;
 /// Largest answer: a page of whole chunks.
 const MAX_ANSWER: usize = 256 << 20;
 
+/// What a request is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Commit,
+    /// Any member may answer.
+    Snapshot,
+    Read,
+}
+
 /// A cluster, and the place of the volume in it.
 pub struct Etcd {
     channels: Vec<Channel>,
     current: AtomicUsize,
+    /// Reads of snapshots so far. They go to all members in turn.
+    snapshot_reads: AtomicUsize,
+    /// Whether a member failed. Then all requests go to the current one.
+    failed: AtomicBool,
     user: Option<(String, String)>,
     token: Mutex<Option<String>>,
     pub(super) volume: Volume,
@@ -94,8 +107,17 @@ impl Etcd {
             all.map_err(|error| address.refused(with_causes(&error)))
         })?;
         let volume = address.volume(&address.path);
-        let (current, user, token) = (AtomicUsize::new(0), address.user, Mutex::default());
-        Ok(Self { channels, current, user, token, volume, most, lanes })
+        Ok(Self {
+            channels,
+            current: AtomicUsize::new(0),
+            snapshot_reads: AtomicUsize::new(0),
+            failed: AtomicBool::new(false),
+            user: address.user,
+            token: Mutex::default(),
+            volume,
+            most,
+            lanes,
+        })
     }
 
     /// Reads ranges at the revision of a snapshot, which is that of its first read. Only the first
@@ -107,7 +129,8 @@ impl Etcd {
             let range = |range: &RangeRequest| Some(RangeRequest { revision, serializable, ..range.clone() });
             let success = ranges.iter().map(|of| RequestOp { range: range(of), ..RequestOp::default() });
             let request = TxnRequest { success: success.collect(), ..TxnRequest::default() };
-            self.transact(&request, true).await
+            let purpose = if serializable && at.reads_only { Purpose::Snapshot } else { Purpose::Read };
+            self.transact(&request, purpose).await
         };
         let mut first = None;
         let begin = async || {
@@ -134,13 +157,13 @@ impl Etcd {
             let path = PathAndQuery::from_static("/etcdserverpb.Watch/Watch");
             Ok(self.ready(at).await?.streaming(request, path, ProstCodec::default()).await?.into_inner())
         };
-        self.call(true, call).await
+        self.call(Purpose::Read, call).await
     }
 
     /// Sends a transaction to one member after another until it is answered, or may have happened.
-    pub(super) async fn transact(&self, request: &TxnRequest, reads: bool) -> Result<TxnResponse> {
+    pub(super) async fn transact(&self, request: &TxnRequest, purpose: Purpose) -> Result<TxnResponse> {
         let members = self.channels.len();
-        let tries = if reads { ROUNDS * members } else { members + 1 };
+        let tries = if purpose == Purpose::Commit { members + 1 } else { ROUNDS * members };
         let mut tried = 0;
         loop {
             let call = async |at| {
@@ -148,7 +171,7 @@ impl Etcd {
                 self.unary(at, "/etcdserverpb.KV/Txn", request).await
             };
             tried += 1;
-            match self.call(reads, call).await {
+            match self.call(purpose, call).await {
                 // A read at a compacted revision begins again, at a newer one.
                 Err(EngineError::Unavailable { reason, .. })
                     if tried < tries && !reason.contains(COMPACTED) =>
@@ -161,17 +184,26 @@ impl Etcd {
         }
     }
 
-    /// Makes a call to the member in use. If the member may be the reason of an error, the next
-    /// call goes to another one.
-    async fn call<A>(&self, reads: bool, call: impl AsyncFnOnce(usize) -> Result<A, Status>) -> Result<A> {
-        let at = self.current.load(Ordering::Relaxed);
+    /// Makes a call to the member in use, or for a snapshot to any. If the member may be the reason
+    /// of an error, the next call goes to another one.
+    async fn call<A>(
+        &self,
+        purpose: Purpose,
+        call: impl AsyncFnOnce(usize) -> Result<A, Status>,
+    ) -> Result<A> {
+        let at = if purpose == Purpose::Snapshot && !self.failed.load(Ordering::Relaxed) {
+            self.snapshot_reads.fetch_add(1, Ordering::Relaxed) % self.channels.len()
+        } else {
+            self.current.load(Ordering::Relaxed)
+        };
         let late = || Status::deadline_exceeded(format!("no answer within {} s", REQUEST_TIMEOUT.as_secs()));
         let ended = timeout(REQUEST_TIMEOUT, call(at)).await.unwrap_or_else(|_| Err(late()));
         ended.map_err(|status| {
             // The token may be invalid.
             *self.token.lock() = None;
-            let error = error(&self.volume, &status, reads);
+            let error = error(&self.volume, &status, purpose != Purpose::Commit);
             if !matches!(error, EngineError::Refused { .. }) {
+                self.failed.store(true, Ordering::Relaxed);
                 let next = (at + 1) % self.channels.len();
                 let _ = self.current.compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed);
             }

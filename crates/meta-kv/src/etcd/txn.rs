@@ -30,7 +30,7 @@ pub struct Moment {
     /// 0 for those that are absent.
     keys: Mutex<FxHashMap<Raw, i64>>,
     /// Whether no commit follows, so that nothing must be kept to compare.
-    reads_only: bool,
+    pub(super) reads_only: bool,
 }
 
 impl Moment {

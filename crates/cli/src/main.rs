@@ -36,6 +36,7 @@ mod serve;
 mod signals;
 mod sizes;
 mod small_request;
+mod synced_file;
 mod table;
 mod temporary;
 mod tree;

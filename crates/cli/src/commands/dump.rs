@@ -15,7 +15,7 @@ use sluice_dump::{DumpOptions, LocalCopy, Packing, dump_binary, dump_json, is_fa
 use sluice_meta::{Meta, Options, engine::Engine};
 use sluice_types::Ino;
 
-use crate::{engines, progress::Progress, temporary, tree};
+use crate::{engines, progress::Progress, synced_file::SyncedFile, temporary, tree};
 
 /// Write the metadata of a volume to a file
 ///
@@ -127,8 +127,8 @@ fn to_file(file: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Res
     }
     let part = file.with_file_name(format!(".{name}.{}.part", std::process::id()));
     let filled = create(&part)
-        .and_then(|out| fill(out, Packing::of(&name), write))
-        .and_then(|out| Ok(out.sync_all()?))
+        .and_then(|out| fill(SyncedFile::new(out)?, Packing::of(&name), write))
+        .and_then(|out| Ok(out.finish()?))
         .and_then(|()| Ok(fs::rename(&part, file)?));
     if filled.is_err() {
         // It may not even have been made.
@@ -145,7 +145,7 @@ fn create(part: &Path) -> Result<File> {
 }
 
 /// Has `write` fill a file, and gives that back.
-fn fill(file: File, packing: Packing, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<File> {
+fn fill<W: Write>(file: W, packing: Packing, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<W> {
     let mut packer = packing.pack(BufWriter::with_capacity(1 << 20, file))?;
     write(&mut packer)?;
     Ok(packer.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?)

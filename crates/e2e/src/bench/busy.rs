@@ -1,8 +1,8 @@
 //! Rows about slow wake-ups: random reads from the block cache while every processor is busy with
 //! something else, so that whoever is woken has to wait for its turn.
 //!
-//! What must stay true: each processor has one neighbour that never sleeps, at the same priority
-//! as the programs.
+//! What must stay true: each processor has the same number of neighbours that never sleep, at the
+//! same priority as the programs.
 
 use super::{
     Turn,
@@ -17,7 +17,7 @@ use rustix::{
     thread::{CpuSet, sched_getaffinity, sched_setaffinity},
 };
 use std::{
-    hint,
+    hint, iter,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -25,12 +25,12 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// How many fewer pages are read than beside idle processors.
-const FEWER: usize = 10;
+/// Neighbours on each processor, row by row.
+const NEIGHBOURS: [usize; 2] = [1, 4];
 
 /// Pages a second of a file that is a quarter of the large one, and MiB of the mount.
 pub(super) fn turn(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
-    let Some(mut place) = Place::new(turn)? else { return Ok(vec![None; 2]) };
+    let Some(mut place) = Place::new(turn)? else { return Ok(vec![None; 3]) };
     let (pieces, path) = (turn.plan.sizes.large / 4, place.path().join("large"));
     let mut buffer = pattern::bytes(turn.seed(), PIECE);
     file::write(&path, pieces, &mut buffer)?;
@@ -38,28 +38,31 @@ pub(super) fn turn(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
     place.cold(Blocks::Stay)?;
     place.highest()?;
     let mut rng = StdRng::seed_from_u64(turn.seed());
-    let chosen = file::pages(&mut rng, pieces, turn.plan.sizes.random / FEWER);
     let opened = open(&path, OFlags::RDONLY)?;
-    let neighbours = Neighbours::start()?;
-    let read = file::read_pages(&opened, &chosen)?;
-    drop(neighbours);
+    let mut figures = Vec::new();
+    for count in NEIGHBOURS {
+        let chosen = file::pages(&mut rng, pieces, turn.plan.sizes.random);
+        let _neighbours = Neighbours::start(count)?;
+        figures.push(Some(file::read_pages(&opened, &chosen)?));
+    }
     drop(opened);
-    let highest = place.highest()?;
+    figures.push(place.highest()?);
     place.finish()?;
-    Ok(vec![Some(read), highest])
+    Ok(figures)
 }
 
-/// A thread on each processor that this process may use; they end when this is dropped.
+/// Threads on each processor that this process may use; they end when this is dropped.
 struct Neighbours {
     done: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Neighbours {
-    fn start() -> anyhow::Result<Self> {
+    fn start(count: usize) -> anyhow::Result<Self> {
         let allowed = sched_getaffinity(None).context("which processors may be used")?;
         let mut neighbours = Self { done: Arc::default(), threads: Vec::new() };
-        for processor in (0..CpuSet::MAX_CPU).filter(|processor| allowed.is_set(*processor)) {
+        let processors = (0..CpuSet::MAX_CPU).filter(|processor| allowed.is_set(*processor));
+        for processor in processors.flat_map(|processor| iter::repeat_n(processor, count)) {
             let done = Arc::clone(&neighbours.done);
             neighbours.threads.push(thread::spawn(move || {
                 let mut only = CpuSet::new();

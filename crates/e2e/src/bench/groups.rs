@@ -250,6 +250,7 @@ pub(super) const GROUPS: &[Group] = &[
         usual: &[Engine::Redis],
         rows: &[
             Row { name: "busy processors, random read", unit: OPERATIONS, targets: all(1.5) },
+            Row { name: "crowded processors, random read", unit: OPERATIONS, targets: all(1.5) },
             Row { name: "memory: busy processors", unit: MEMORY, targets: all(2.0) },
         ],
         turn: busy::turn,

@@ -2,10 +2,11 @@
 //! request, and counts what it gives.
 //!
 //! It has one user and does not check signatures. It supports what clients of a volume need: put,
-//! get (also of a range), head and delete.
+//! get (also of a range), head, delete, and a list of all objects with a prefix.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
+    fmt::Write as _,
     io,
     net::{Ipv4Addr, SocketAddr},
     pin::pin,
@@ -51,7 +52,7 @@ pub struct Objects {
 
 #[derive(Debug, Default)]
 struct Shared {
-    objects: Mutex<HashMap<String, Bytes>>,
+    objects: Mutex<BTreeMap<String, Bytes>>,
     gets: AtomicU64,
     get_bytes: AtomicU64,
     /// Milliseconds that each request takes.
@@ -125,7 +126,11 @@ impl Shared {
             return failed(StatusCode::NOT_FOUND, "NoSuchBucket");
         };
         if name.is_empty() {
-            return whole_bucket(request.method());
+            // Whether the bucket is there, or what is in it.
+            let query = request.uri().query().unwrap_or_default();
+            let list = *request.method() == Method::GET;
+            let body = if list { Bytes::from(self.list(query)) } else { Bytes::new() };
+            return Response::builder().body(Body::from(body));
         }
         let object = || self.objects.lock().get(&name).cloned();
         match *request.method() {
@@ -168,15 +173,44 @@ impl Shared {
         }
         response.body(Body::from(object.slice(from..end)))
     }
+
+    /// All objects after `start-after` or `marker` whose names begin with `prefix`, however many.
+    fn list(&self, query: &str) -> String {
+        let value = |name: &str| {
+            let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+            pairs.find(|pair| pair.0 == name).map(|pair| decoded(pair.1)).unwrap_or_default()
+        };
+        let (prefix, after) = (value("prefix"), value("start-after").max(value("marker")));
+        let mut list = "<?xml version=\"1.0\"?><ListBucketResult><IsTruncated>false</IsTruncated>".to_owned();
+        for (name, object) in self.objects.lock().iter() {
+            if name.starts_with(&prefix) && *name > after {
+                let size = object.len();
+                let time = "2026-01-01T00:00:00.000Z";
+                let _ = write!(
+                    list,
+                    "<Contents><Key>{name}</Key><LastModified>{time}</LastModified><ETag>\"0\"</ETag><Size>{size}</Size>\
+                     </Contents>"
+                );
+            }
+        }
+        list + "</ListBucketResult>"
+    }
 }
 
-/// What clients ask of a bucket: whether it is there, and what is in it; they need no list here.
-fn whole_bucket(method: &Method) -> Answer {
-    let list = "<?xml version=\"1.0\"?><ListBucketResult><KeyCount>0</KeyCount><IsTruncated>false</IsTruncated>\
-                </ListBucketResult>";
-    let body =
-        if *method == Method::GET { Body::from(Bytes::from_static(list.as_bytes())) } else { Body::empty() };
-    Response::builder().body(body)
+/// A part of a query, without its `%XX`.
+fn decoded(value: &str) -> String {
+    let mut parts = value.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        match part.get(..2).and_then(|code| u8::from_str_radix(code, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                bytes.extend_from_slice(&part.as_bytes()[2..]);
+            }
+            None => bytes.extend_from_slice(part.as_bytes()),
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 async fn body(request: Request<Incoming>) -> hyper::Result<Bytes> {
@@ -212,5 +246,17 @@ mod tests {
         assert_eq!(parse("bytes=0-9", 5), Some((0, 5)));
         assert_eq!(parse("bytes=2-", 5), Some((2, 5)));
         assert_eq!(parse("bytes=5-9", 5), None);
+    }
+
+    #[test]
+    fn a_list_has_the_objects_with_the_prefix() {
+        let shared = Shared::default();
+        for name in ["a/1", "a/2", "b"] {
+            shared.objects.lock().insert(name.into(), Bytes::new());
+        }
+        let keys = |query| shared.list(query).matches("<Key>a/").count();
+        assert_eq!(keys("list-type=2&prefix=a%2F"), 2);
+        assert_eq!(keys("prefix=a%2F&marker=a%2F1"), 1);
+        assert_eq!(keys("prefix=b"), 0);
     }
 }

@@ -3,7 +3,9 @@
 use super::{
     Plan, Turn, backups, busy, clients, dumps, far_store, file, memory, metadata, operations, published,
     ranks,
-    row::{NOTHING, Row, Targets, Unit, all, local},
+    row::{
+        BYTES, COUNT, FILES, MEMORY, NOTHING, OPERATIONS, PERCENT, Row, SECONDS, Targets, Unit, all, local,
+    },
     small, streams, trips,
 };
 use crate::rig::Engine;
@@ -31,13 +33,6 @@ pub(super) const ALL: &[Engine] =
 const SERVERS: &[Engine] = &[Engine::Redis, Engine::Postgres, Engine::Mariadb];
 const SQL_SERVERS: &[Engine] = &[Engine::Postgres, Engine::Mariadb];
 pub(super) const LOCAL: &[Engine] = &[Engine::Redis, Engine::Sqlite];
-pub(super) const FILES: Unit = Unit::Rate("files/s");
-pub(super) const OPERATIONS: Unit = Unit::Rate("/s");
-pub(super) const BYTES: Unit = Unit::Rate("MiB/s");
-const SECONDS: Unit = Unit::Cost("s");
-pub(super) const MEMORY: Unit = Unit::Cost("MiB");
-const PERCENT: Unit = Unit::Rate("%");
-const COUNT: Unit = Unit::Cost("a file");
 
 pub(super) const GROUPS: &[Group] = &[
     Group {

@@ -5,8 +5,8 @@
 
 use super::{
     NOTHING, Row, Side, Turn, Unit, all,
-    groups::{BYTES, FILES, MEMORY},
     place::Place,
+    row::{BYTES, FILES, MEMORY},
 };
 use crate::rig;
 use anyhow::Context;

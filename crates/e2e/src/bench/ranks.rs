@@ -6,9 +6,8 @@
 //! are empty.
 
 use super::{
-    NOTHING, Row, Side, Turn, all,
-    groups::{MEMORY, OPERATIONS},
-    memory, rate,
+    NOTHING, Row, Side, Turn, all, memory, rate,
+    row::{MEMORY, OPERATIONS},
 };
 use crate::rig;
 use anyhow::{Context, ensure};

@@ -173,6 +173,10 @@ enum Order {
         /// file, or a command that is told a volume and a time by its environment
         #[arg(long, env = "JUICEFS_META_BENCH", value_name = "FILE or COMMAND")]
         juicefs_meta: Option<String>,
+        /// The mdtest of IOR, started by mpirun, for the rows of the published benchmark [default:
+        /// the same work by threads]
+        #[arg(long, env = "MDTEST")]
+        mdtest: Option<PathBuf>,
         /// Engines to measure on [default: those that each row names]
         #[arg(long, value_delimiter = ',')]
         engines: Option<Vec<Engine>>,
@@ -331,6 +335,7 @@ fn run(order: Order) -> anyhow::Result<()> {
             program,
             juicefs,
             juicefs_meta,
+            mdtest,
             floor,
             engines,
             rounds,
@@ -346,6 +351,7 @@ fn run(order: Order) -> anyhow::Result<()> {
                 sluice,
                 juicefs,
                 juicefs_meta,
+                mdtest,
                 floor,
                 within,
                 engines,

@@ -33,7 +33,7 @@ enum Order {
     Beside(render::Beside),
     /// The object store of `render`
     #[command(hide = true)]
-    Store(render::Store),
+    Store,
     /// A cache node of `render`
     #[command(hide = true)]
     CacheNode(render::CacheNode),
@@ -57,7 +57,7 @@ fn main() -> Result<ExitCode> {
         Order::Speed(speed) => speed.run()?,
         Order::Render(render) => render.run()?,
         Order::Beside(beside) => beside.run()?,
-        Order::Store(store) => store.run()?,
+        Order::Store => render::serve_objects()?,
         Order::CacheNode(node) => node.run()?,
         Order::Clients(clients) => clients.run()?,
         Order::Node(node) => node.run()?,

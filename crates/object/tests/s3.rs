@@ -13,7 +13,10 @@ use sluice_object::{
     ObjectError, ObjectStore, RetryPolicy, StoreConfig, ensure_empty, layers::Stats, open, open_observed,
     probe,
 };
-use sluice_testkit::server::s3::{ACCESS_KEY, BUCKET, Fault, S3, SECRET_KEY};
+use sluice_testkit::server::{
+    objects::{self, Objects},
+    s3::{ACCESS_KEY, BUCKET, Fault, S3, SECRET_KEY},
+};
 
 /// Longer than anything here should take, so that a hang fails.
 const HANG: Duration = Duration::from_mins(1);
@@ -87,6 +90,38 @@ async fn keeps_objects() {
         let past = tokio::time::timeout(HANG, store.get("juicefs_uuid", Some(range))).await;
         assert!(matches!(past, Ok(Err(ObjectError::Corrupt { .. }))), "{past:?}");
     }
+}
+
+#[test]
+fn a_store_in_memory_delays_requests_and_counts_what_it_gives() {
+    let server = Objects::start().unwrap();
+    let config = StoreConfig {
+        storage: "s3".into(),
+        bucket: format!("http://{}/{}", server.address(), objects::BUCKET),
+        access_key: objects::ACCESS_KEY.into(),
+        secret_key: objects::SECRET_KEY.into(),
+        name: "vol".into(),
+        ..StoreConfig::default()
+    };
+    // The server has threads of its own, which must not end within others.
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let store = open(&config).unwrap();
+        probe(store.as_ref()).await.unwrap();
+        assert_eq!(keys(&store, "").await, [""; 0]);
+        let (gets, bytes) = (server.gets(), server.get_bytes());
+        let body = block(3);
+        store.put("block", body.clone()).await.unwrap();
+        assert_eq!(store.head("block").await.unwrap().size, 4 << 20);
+        assert_eq!(store.get("block", None).await.unwrap(), body);
+        assert_eq!(store.get("block", Some(4096..8192)).await.unwrap(), body[4096..8192]);
+        let delay = Duration::from_millis(20);
+        server.set_delay(delay);
+        let start = Instant::now();
+        store.delete("block").await.unwrap();
+        assert!(start.elapsed() >= delay);
+        assert!(matches!(store.get("block", None).await, Err(ObjectError::NotFound { .. })));
+        assert_eq!((server.gets() - gets, server.get_bytes() - bytes), (2, (4 << 20) + 4096));
+    });
 }
 
 #[tokio::test]

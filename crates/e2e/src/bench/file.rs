@@ -20,10 +20,10 @@ use std::{
 };
 
 pub(super) const PAGE: usize = 4096;
-const PIECE: usize = 1 << 20;
+pub(super) const PIECE: usize = 1 << 20;
 
 pub(super) fn turn(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
-    let Some(mut place) = Place::new(turn)? else { return Ok(vec![None; 4]) };
+    let Some(mut place) = Place::new(turn)? else { return Ok(vec![None; 5]) };
     let sizes = turn.plan.sizes;
     let file = place.path().join("large");
     let mut buffer = pattern::bytes(turn.seed(), PIECE);
@@ -40,21 +40,11 @@ pub(super) fn turn(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
     warm(&mut place, &file, sizes.large, &mut buffer)?;
     place.cold(Blocks::Stay)?;
     let mut rng = StdRng::seed_from_u64(turn.seed());
-    let mut pages = || {
-        let pages = sizes.large * PIECE / PAGE;
-        index::sample(&mut rng, pages, sizes.random.min(pages)).into_vec()
-    };
-    let chosen = pages();
     let opened = open(&file, OFlags::RDWR)?;
-    // Each request by itself: the kernel shall fetch what is asked for, from everybody.
-    rustix::fs::fadvise(&opened, 0, None, Advice::Random)?;
-    let start = Instant::now();
-    for &page in &chosen {
-        read_page(&opened, page, 0, &mut buffer[..PAGE])?;
-    }
-    let random_read = rate(chosen.len(), start);
+    let chosen = pages(&mut rng, sizes.large, sizes.random);
+    let random_read = read_pages(&opened, &chosen)?;
 
-    let chosen = pages();
+    let chosen = pages(&mut rng, sizes.large, sizes.random);
     let start = Instant::now();
     for &page in &chosen {
         stamp(&mut buffer[..PAGE], page, 1);
@@ -70,13 +60,32 @@ pub(super) fn turn(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
         read_page(&opened, page, 1, &mut buffer[..PAGE])?;
     }
     drop(opened);
+    let highest = place.highest()?;
     place.finish()?;
-    Ok([written, sequential, random_read, random_write].map(Some).to_vec())
+    Ok(vec![Some(written), Some(sequential), Some(random_read), Some(random_write), highest])
+}
+
+/// `count` pages of a file of so many pieces, none twice.
+pub(super) fn pages(rng: &mut StdRng, pieces: usize, count: usize) -> Vec<usize> {
+    let pages = pieces * PIECE / PAGE;
+    index::sample(rng, pages, count.min(pages)).into_vec()
+}
+
+/// Reads these pages of a file that nobody has written twice; pages a second.
+pub(super) fn read_pages(file: &OwnedFd, pages: &[usize]) -> anyhow::Result<f64> {
+    // Each request by itself: the kernel shall fetch what is asked for, from everybody.
+    rustix::fs::fadvise(file, 0, None, Advice::Random)?;
+    let mut buffer = [0; PAGE];
+    let start = Instant::now();
+    for &page in pages {
+        read_page(file, page, 0, &mut buffer)?;
+    }
+    Ok(rate(pages.len(), start))
 }
 
 /// Reads until all blocks are in the cache on disk: it is filled behind readers, and leaves out
 /// what comes too fast.
-fn warm(place: &mut Place, file: &Path, pieces: usize, buffer: &mut [u8]) -> anyhow::Result<()> {
+pub(super) fn warm(place: &mut Place, file: &Path, pieces: usize, buffer: &mut [u8]) -> anyhow::Result<()> {
     let large = (pieces * PIECE) as u64;
     for _ in 0..5 {
         let filled = || place.cached().is_none_or(|cached| cached >= large);
@@ -94,7 +103,7 @@ pub(super) fn open(path: &Path, flags: OFlags) -> anyhow::Result<OwnedFd> {
         .with_context(|| format!("cannot open {}", path.display()))
 }
 
-fn write(path: &Path, pieces: usize, buffer: &mut [u8]) -> anyhow::Result<()> {
+pub(super) fn write(path: &Path, pieces: usize, buffer: &mut [u8]) -> anyhow::Result<()> {
     let file = open(path, OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY)?;
     for piece in 0..pieces {
         for (page, bytes) in buffer.chunks_mut(PAGE).enumerate() {

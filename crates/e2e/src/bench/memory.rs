@@ -34,6 +34,14 @@ pub(super) fn memory(point: &Path) -> anyhow::Result<[f64; 2]> {
     Ok(kib.map(|kib| kib as f64 / 1024.0))
 }
 
+/// Has [`memory`] say from now on what was the highest value since this call.
+pub(super) fn forget(point: &Path) -> anyhow::Result<()> {
+    // A process that has ended meanwhile has nothing to forget.
+    servers(point)?.iter().filter(|process| process.exists()).try_for_each(|process| {
+        fs::write(process.join("clear_refs"), "5").context("cannot reset the highest memory of a process")
+    })
+}
+
 /// The directories in `/proc` of the processes that serve a mount point in the folder of a volume,
 /// and of those that guard them.
 pub(super) fn servers(point: &Path) -> anyhow::Result<Vec<PathBuf>> {

@@ -3,7 +3,7 @@
 //!
 //! What must stay true: `cold` drops all caches of the kernel, in the same way for every program.
 
-use super::{Side, Turn};
+use super::{Side, Turn, memory};
 use crate::rig::{self, Volume};
 use anyhow::{Context, ensure};
 use std::{
@@ -21,6 +21,8 @@ pub(super) struct Place<'t> {
     options: &'static [&'static str],
     mounted: Mounted,
     point: PathBuf,
+    /// MiB that its earlier mounts held at most.
+    held: f64,
 }
 
 enum Mounted {
@@ -43,16 +45,26 @@ impl<'t> Place<'t> {
             let Some(program) = &turn.plan.floor else { return Ok(None) };
             let floor = Floor::new(program, &turn.plan.within)?;
             let point = floor.point.clone();
-            return Ok(Some(Self { turn, options: &[], mounted: Mounted::Memory { _floor: floor }, point }));
+            let mounted = Mounted::Memory { _floor: floor };
+            return Ok(Some(Self { turn, options: &[], mounted, point, held: 0.0 }));
         }
         Self::with_options(turn, &[]).map(Some)
     }
 
     /// A volume for this turn, mounted with more options.
     pub(super) fn with_options(turn: &'t Turn, options: &'static [&'static str]) -> anyhow::Result<Self> {
-        let mut volume = Box::new(turn.volume()?);
+        Self::of(turn, turn.volume()?, options)
+    }
+
+    /// This volume, mounted with more options.
+    pub(super) fn of(
+        turn: &'t Turn,
+        volume: Volume,
+        options: &'static [&'static str],
+    ) -> anyhow::Result<Self> {
+        let mut volume = Box::new(volume);
         let point = turn.mount_with(&mut volume, options)?;
-        Ok(Self { turn, options, mounted: Mounted::Volume(volume), point })
+        Ok(Self { turn, options, mounted: Mounted::Volume(volume), point, held: 0.0 })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -65,6 +77,7 @@ impl<'t> Place<'t> {
     /// has nothing else.
     pub(super) fn cold(&mut self, blocks: Blocks) -> anyhow::Result<()> {
         let Mounted::Volume(volume) = &mut self.mounted else { return forget() };
+        self.held = self.held.max(memory::memory(&self.point)?[1]);
         volume.unmount()?;
         if blocks == Blocks::Go {
             let cache = volume.path(rig::FIRST_CACHE);
@@ -83,6 +96,16 @@ impl<'t> Place<'t> {
             Mounted::Volume(volume) => Some(size(&volume.path(rig::FIRST_CACHE))),
             Mounted::Memory { .. } => None,
         }
+    }
+
+    /// MiB that the process of the mount held at most since the last call, all mounts of this place
+    /// counted; none of a file system in memory.
+    pub(super) fn highest(&mut self) -> anyhow::Result<Option<f64>> {
+        let Mounted::Volume(_) = self.mounted else { return Ok(None) };
+        let highest = self.held.max(memory::memory(&self.point)?[1]);
+        self.held = 0.0;
+        memory::forget(&self.point)?;
+        Ok(Some(highest))
     }
 
     /// Ends it and says whether it ended well.

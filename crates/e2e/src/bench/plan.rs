@@ -16,6 +16,8 @@ pub struct Plan {
     /// on one engine: a file, or a command that is told a volume's URL as `META_URL` and the time
     /// for each operation as `BENCH_TIME`.
     pub juicefs_meta: Option<String>,
+    /// The `mdtest` of IOR, which `mpirun` starts, for the shapes of the published benchmark.
+    pub mdtest: Option<PathBuf>,
     /// Where volumes are made.
     pub within: PathBuf,
     /// Engines to measure on; those of each row's own choice if it is none.
@@ -55,6 +57,8 @@ pub struct Sizes {
     pub far: usize,
     /// Files touched and removed through the mount, whose trips are counted.
     pub counted: usize,
+    /// Items of each rank in each directory: files of 100 KiB, and ten times the empty ones.
+    pub items: usize,
 }
 
 impl Sizes {
@@ -71,6 +75,7 @@ impl Sizes {
         operation: Duration::from_millis(500),
         far: 200,
         counted: 1_000,
+        items: 1_000,
     };
     /// To see that all rows run.
     pub const QUICK: Self = Self {
@@ -85,5 +90,6 @@ impl Sizes {
         operation: Duration::from_millis(5),
         far: 10,
         counted: 50,
+        items: 20,
     };
 }

@@ -16,6 +16,14 @@ impl Unit {
     }
 }
 
+pub(super) const FILES: Unit = Unit::Rate("files/s");
+pub(super) const OPERATIONS: Unit = Unit::Rate("/s");
+pub(super) const BYTES: Unit = Unit::Rate("MiB/s");
+pub(super) const SECONDS: Unit = Unit::Cost("s");
+pub(super) const MEMORY: Unit = Unit::Cost("MiB");
+pub(super) const PERCENT: Unit = Unit::Rate("%");
+pub(super) const COUNT: Unit = Unit::Cost("a file");
+
 /// One line of the table.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Row {

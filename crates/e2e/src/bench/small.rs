@@ -11,7 +11,7 @@ use rustix::fs::{Mode, OFlags};
 use std::{fs, path::PathBuf, time::Instant};
 
 pub(super) fn turn(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
-    let Some(mut place) = Place::new(turn)? else { return Ok(vec![None; 3]) };
+    let Some(mut place) = Place::new(turn)? else { return Ok(vec![None; 4]) };
     let count = turn.plan.sizes.small;
     let folder = place.path().join("small");
     fs::create_dir(&folder)?;
@@ -39,6 +39,7 @@ pub(super) fn turn(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
     }
     let unlink = rate(count, start);
     ensure!(fs::read_dir(&folder)?.next().is_none(), "something is left in {}", folder.display());
+    let highest = place.highest()?;
     place.finish()?;
-    Ok([create, stat, unlink].map(Some).to_vec())
+    Ok(vec![Some(create), Some(stat), Some(unlink), highest])
 }

@@ -13,11 +13,16 @@ use super::{
 use crate::pattern;
 use anyhow::{Context, ensure};
 use rustix::fs::OFlags;
-use std::{fs, path::Path, thread, time::Instant};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    thread,
+    time::Instant,
+};
 use tempfile::TempDir;
 
 const KIB: usize = 1 << 10;
-const MIB: usize = 1 << 20;
+pub(super) const MIB: usize = 1 << 20;
 /// The units in which Linux counts processor time, per second.
 const TICKS: f64 = 100.0;
 
@@ -44,6 +49,13 @@ impl Files<'_> {
         }
     }
 
+    fn highest(&mut self) -> anyhow::Result<Option<f64>> {
+        match self {
+            Self::Mounted(place) => place.highest(),
+            Self::Bare(_) => Ok(None),
+        }
+    }
+
     fn cold(&mut self) -> anyhow::Result<()> {
         match self {
             Self::Mounted(place) => place.cold(Blocks::Go),
@@ -54,19 +66,19 @@ impl Files<'_> {
 
 /// Some files, written or read by a thread each.
 #[derive(Clone, Copy)]
-struct Work {
-    name: &'static str,
-    files: usize,
+pub(super) struct Work {
+    pub(super) name: &'static str,
+    pub(super) files: usize,
     /// MiB of each.
-    large: usize,
-    request: usize,
-    fsync: bool,
+    pub(super) large: usize,
+    pub(super) request: usize,
+    pub(super) fsync: bool,
 }
 
 impl Work {
-    /// Writes the files, and returns MiB per second.
-    fn write(self, files: &Files<'_>, seed: u64) -> anyhow::Result<f64> {
-        self.run(|number| self.write_one(&self.path(files, number), seed))
+    /// Writes the files into a directory, and returns MiB per second.
+    pub(super) fn write(self, directory: &Path, seed: u64) -> anyhow::Result<f64> {
+        self.run(|number| self.write_one(&self.path(directory, number), seed))
     }
 
     fn write_one(self, path: &Path, seed: u64) -> anyhow::Result<()> {
@@ -85,10 +97,10 @@ impl Work {
     }
 
     /// Reads the files, and returns MiB per second.
-    fn read(self, files: &Files<'_>) -> anyhow::Result<f64> {
+    pub(super) fn read(self, directory: &Path) -> anyhow::Result<f64> {
         self.run(|number| {
             let mut buffer = vec![0; self.request];
-            let file = open(&self.path(files, number), OFlags::RDONLY)?;
+            let file = open(&self.path(directory, number), OFlags::RDONLY)?;
             for at in (0..self.large * MIB).step_by(self.request) {
                 read_at(&file, &mut buffer, at)?;
                 for (page, bytes) in buffer.chunks(PAGE).enumerate() {
@@ -109,12 +121,12 @@ impl Work {
         Ok(rate(self.files * self.large, start))
     }
 
-    fn path(self, files: &Files<'_>, number: usize) -> std::path::PathBuf {
-        files.path().join(format!("{}-{number}", self.name))
+    fn path(self, directory: &Path, number: usize) -> PathBuf {
+        directory.join(format!("{}-{number}", self.name))
     }
 
-    fn remove(self, files: &Files<'_>) -> anyhow::Result<()> {
-        (0..self.files).try_for_each(|number| Ok(fs::remove_file(self.path(files, number))?))
+    fn remove(self, directory: &Path) -> anyhow::Result<()> {
+        (0..self.files).try_for_each(|number| Ok(fs::remove_file(self.path(directory, number))?))
     }
 }
 
@@ -135,23 +147,25 @@ pub(super) fn turn(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
     for work in works {
         // Unwritten data of the work before is no work of this one.
         rustix::fs::sync();
-        figures.push(Some(work.write(&files, turn.seed())?));
+        figures.push(Some(work.write(files.path(), turn.seed())?));
         if work.name == "two" {
-            work.remove(&files)?;
+            work.remove(files.path())?;
         }
     }
     let spent = |begun: Option<f64>, ended: Option<f64>, gib| Some((ended? - begun?) / gib);
     figures.push(spent(begun, files.processor()?, gib(&works)));
+    figures.push(files.highest()?);
 
     let reads = [works[2], works[1]];
     let mut used = Some(0.0);
     for work in reads {
         files.cold()?;
         let begun = files.processor()?;
-        figures.push(Some(Work { request: MIB, ..work }.read(&files)?));
+        figures.push(Some(Work { request: MIB, ..work }.read(files.path())?));
         used = spent(begun, files.processor()?, 1.0).zip(used).map(|(more, used)| more + used);
     }
     figures.push(used.map(|used| used / gib(&reads)));
+    figures.push(files.highest()?);
     finish(files)?;
     Ok(figures)
 }
@@ -161,7 +175,7 @@ pub(super) fn synced(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
     let files = files(turn, &[])?;
     let work =
         Work { name: "four", files: 4, large: turn.plan.sizes.large / 2, request: 4 * MIB, fsync: true };
-    let written = work.write(&files, turn.seed())?;
+    let written = work.write(files.path(), turn.seed())?;
     finish(files)?;
     Ok(vec![Some(written)])
 }

@@ -31,7 +31,12 @@ impl Turn<'_> {
 
     /// A new volume.
     pub(super) fn volume(&self) -> anyhow::Result<Volume> {
-        Volume::new(self.program(), self.engine, &self.plan.within, &[])
+        self.volume_with(&[])
+    }
+
+    /// The same with further flags of `format`.
+    pub(super) fn volume_with(&self, options: &[&str]) -> anyhow::Result<Volume> {
+        Volume::new(self.program(), self.engine, &self.plan.within, options)
     }
 
     /// A new volume whose server is only reached through a proxy.

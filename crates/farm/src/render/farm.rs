@@ -27,7 +27,7 @@ pub(crate) struct FarmArgs {
     /// Milliseconds that the object store takes for each request
     #[arg(long, default_value_t = 20)]
     pub(crate) delay: u64,
-    /// Directory for objects and caches
+    /// Directory for caches and mounts
     #[arg(long, default_value = "/tmp")]
     pub(crate) within: PathBuf,
 }
@@ -65,9 +65,7 @@ impl Farm {
                 (Server::Postgres { _server: server }, url)
             }
         };
-        let objects = dir.path().join("objects");
-        std::fs::create_dir(&objects)?;
-        let mut store = Process::start(&["store".into(), objects.display().to_string()])?;
+        let mut store = Process::start(&["store".into()])?;
         let port: u16 = store.hear()?;
         volume::format(volume::engine(&url)?.as_ref(), port)?;
         fill(&url, set).context("the data set cannot be written")?;

@@ -25,7 +25,9 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 use clap::Args;
 
-pub(crate) use self::{beside::Beside, cache_node::CacheNode, clients::Clients, store::Store};
+pub(crate) use self::{
+    beside::Beside, cache_node::CacheNode, clients::Clients, store::serve as serve_objects,
+};
 use self::{
     cache_node::Served,
     clients::{Ready, Usage},

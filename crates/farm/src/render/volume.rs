@@ -8,11 +8,12 @@ use sluice_meta_redis::RedisEngine;
 use sluice_meta_sql::PostgresEngine;
 use sluice_object::StoreConfig;
 use sluice_peer::{Directory, Group, GroupConfig, GroupKey, KeyRing, Member, Members};
-use sluice_testkit::wrap::Counting;
+use sluice_testkit::{
+    server::objects::{ACCESS_KEY, BUCKET, SECRET_KEY},
+    wrap::Counting,
+};
 use sluice_types::{Clock as _, SystemClock};
 use tokio::runtime::Handle;
-
-use super::store::{ACCESS_KEY, BUCKET, SECRET_KEY};
 
 /// The cache group.
 pub(crate) const GROUP: &str = "farm";

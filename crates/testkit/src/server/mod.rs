@@ -7,6 +7,8 @@ mod keeper;
 pub mod mariadb;
 mod namespace;
 mod network;
+#[cfg(feature = "s3")]
+pub mod objects;
 mod port;
 pub mod postgres;
 mod proxy;

@@ -26,7 +26,7 @@ use rustls::ClientConnection;
 use crate::{
     address::Address,
     connect::{connect_tcp, connect_unix},
-    near::{NEAR, Nearness},
+    near::{Nearness, goes_on},
     tls::{Tls, rejected_certificate},
 };
 
@@ -238,12 +238,14 @@ impl Stream {
     pub fn fill(&mut self, deadline: Deadline) -> io::Result<()> {
         let since = self.requested.map_or_else(Instant::now, |(_, since)| since);
         while !self.take()? {
-            self.polls &= since.elapsed() < NEAR;
-            if self.polls {
-                thread::yield_now();
-            } else {
+            if !self.polls {
                 self.socket.wait(false, deadline)?;
+                continue;
             }
+            let begun = Instant::now();
+            thread::yield_now();
+            let ended = Instant::now();
+            self.polls = goes_on(ended.duration_since(since), ended.duration_since(begun));
         }
         if let Some((kind, since)) = self.requested.take() {
             self.nearness[kind as usize].took(since.elapsed());

@@ -25,7 +25,7 @@ use tokio::{
 };
 
 use crate::{
-    auth::KeyRing,
+    auth::{self, KeyRing},
     directory_polling::DirectoryPolling,
     frame::{Kind, Request, Status},
     member_states::MemberStates,
@@ -133,6 +133,8 @@ impl Group {
         directory: Arc<dyn Directory>,
         runtime: Handle,
     ) -> Arc<Self> {
+        // The first random number takes tens of milliseconds. No read shall wait for it.
+        drop(runtime.spawn_blocking(auth::prepare));
         Arc::new_cyclic(|this| Self {
             this: Weak::clone(this),
             config,

@@ -209,8 +209,7 @@ impl Node {
         while timeout(wait, &mut waiting.first).await.is_err() {
             let (now, before) = (Instant::now(), std::mem::replace(&mut seen, link.arrived()));
             let elapsed = started.elapsed();
-            let flows = (seen - arrived) as f64 >= elapsed.as_secs_f64() * FLOWING;
-            let most = if flows { limit } else { UNKNOWN };
+            let most = longest_wait(seen - arrived, elapsed, limit);
             // One that answered others meanwhile has much to do. If its clients went to the object
             // store, it would have to read less often, but the store more often.
             let is_busy = is_read && (seen > before || self.health.lock().was_heard_within(SILENT, now));
@@ -289,6 +288,12 @@ impl Node {
             }
         }
     }
+}
+
+/// The longest wait for an answer to begin, if so many bytes of other answers to this client have
+/// arrived since it was asked for.
+fn longest_wait(arrived: u64, elapsed: Duration, limit: Duration) -> Duration {
+    if arrived as f64 >= elapsed.as_secs_f64() * FLOWING { limit } else { UNKNOWN }
 }
 
 #[cfg(test)]
@@ -383,6 +388,14 @@ mod tests {
         let half = member(|id| answer(id, |_, _, bytes| bytes.truncate(100))).await;
         let asked = half.ask(&ring, request(), None, Duration::from_millis(50)).await;
         assert!(matches!(asked, Err(Unanswered::Slow)), "{asked:?}");
+    }
+
+    #[test]
+    fn a_wait_is_longer_only_while_other_answers_arrive_fast() {
+        let (elapsed, limit) = (2 * UNKNOWN, 10 * UNKNOWN);
+        let enough = (FLOWING * elapsed.as_secs_f64()) as u64;
+        assert_eq!(longest_wait(enough, elapsed, limit), limit);
+        assert_eq!(longest_wait(enough - 1, elapsed, limit), UNKNOWN);
     }
 
     #[tokio::test]

@@ -5,25 +5,18 @@
 //! answer. So the answer of such a server is polled. What must stay true: polling costs almost
 //! nothing for a far server. A near server that was slow for a short time is polled again later.
 //! The code must poll to find this out: if the thread sleeps, answers of a near server take as long
-//! as those of a far server. If other threads need the processors, polling takes away the time that
-//! the server needs for its answer. So a thread that finds out stops to poll.
+//! as those of a far server.
+//!
+//! While the processors are busy, no answer is polled (`processors.rs`): polling would take the time
+//! that the server needs for its answer, and the times say nothing.
 
 use std::time::Duration;
 
 /// Servers that answer within this time are near. No thread polls for longer.
-const NEAR: Duration = Duration::from_micros(200);
-
-/// A yield that takes longer than this has let other threads run: the processors are busy.
-const BUSY: Duration = Duration::from_micros(5);
+pub(crate) const NEAR: Duration = Duration::from_micros(200);
 
 /// For a server that seems far, one answer in this many is polled, to measure it again.
 const PROBE: u32 = 32;
-
-/// Whether to go on polling, `waited` after the request, if the last yield took as long as
-/// `yielded`.
-pub(crate) fn goes_on(waited: Duration, yielded: Duration) -> bool {
-    waited < NEAR && yielded < BUSY
-}
 
 /// How long recent answers of a server took.
 #[derive(Clone, Copy, Debug)]
@@ -73,14 +66,6 @@ mod tests {
                 u32::from(awake)
             })
             .sum()
-    }
-
-    #[test]
-    fn polling_ends_when_it_takes_long_or_others_need_the_processor() {
-        let nothing = Duration::from_nanos(300);
-        assert!(goes_on(NEAR / 2, nothing));
-        assert!(!goes_on(NEAR, nothing));
-        assert!(!goes_on(NEAR / 2, BUSY));
     }
 
     #[test]

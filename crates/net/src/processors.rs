@@ -13,9 +13,9 @@ use std::{
 };
 
 /// Time between two looks.
-const INTERVAL: Duration = Duration::from_millis(1);
+const INTERVAL: Duration = Duration::from_millis(4);
 /// After this time without a look, earlier ones say nothing.
-const OLD: Duration = Duration::from_millis(100);
+const OLD: Duration = Duration::from_millis(200);
 /// A thread, in the average.
 const THREAD: u64 = 16;
 /// A look counts one in so many.

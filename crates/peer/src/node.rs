@@ -209,10 +209,11 @@ impl Node {
         while timeout(wait, &mut waiting.first).await.is_err() {
             let (now, before) = (Instant::now(), std::mem::replace(&mut seen, link.arrived()));
             let elapsed = started.elapsed();
-            let most = longest_wait(seen - arrived, elapsed, limit);
+            let flows = seen > before && do_flow(seen - arrived, elapsed);
+            let most = if flows { limit } else { UNKNOWN };
             // One that answered others meanwhile has much to do. If its clients went to the object
             // store, it would have to read less often, but the store more often.
-            let is_busy = is_read && (seen > before || self.health.lock().was_heard_within(SILENT, now));
+            let is_busy = is_read && (flows || self.health.lock().was_heard_within(SILENT, now));
             if !is_busy || elapsed >= most {
                 // It counts as long as it was waited for, so that a member that became slower for
                 // good is believed in the end.
@@ -290,10 +291,9 @@ impl Node {
     }
 }
 
-/// The longest wait for an answer to begin, if so many bytes of other answers to this client have
-/// arrived since it was asked for.
-fn longest_wait(arrived: u64, elapsed: Duration, limit: Duration) -> Duration {
-    if arrived as f64 >= elapsed.as_secs_f64() * FLOWING { limit } else { UNKNOWN }
+/// Whether answers arrive fast, if so many bytes of them arrived within that time.
+fn do_flow(bytes: u64, time: Duration) -> bool {
+    bytes as f64 >= time.as_secs_f64() * FLOWING
 }
 
 #[cfg(test)]
@@ -391,11 +391,9 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_longer_only_while_other_answers_arrive_fast() {
-        let (elapsed, limit) = (2 * UNKNOWN, 10 * UNKNOWN);
-        let enough = (FLOWING * elapsed.as_secs_f64()) as u64;
-        assert_eq!(longest_wait(enough, elapsed, limit), limit);
-        assert_eq!(longest_wait(enough - 1, elapsed, limit), UNKNOWN);
+    fn answers_flow_if_they_are_as_fast_as_that() {
+        let bytes = (2.0 * FLOWING) as u64;
+        assert!(do_flow(bytes, 2 * UNKNOWN) && !do_flow(bytes - 1, 2 * UNKNOWN));
     }
 
     #[tokio::test]

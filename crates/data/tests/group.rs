@@ -145,8 +145,7 @@ fn a_small_block_comes_whole_and_is_kept_if_there_is_memory() {
         writer.flush(Ino(9)).unwrap();
         let owner = Arc::new(Owner { content: content.clone(), asked: Mutex::default() });
         let peers: Arc<dyn Peers> = owner.clone();
-        let client =
-            volume.open(&DataConfig { peers: Some(peers), buffer_size: memory, ..small(1 << 20) });
+        let client = volume.open(&DataConfig { peers: Some(peers), buffer_size: memory, ..small(1 << 20) });
         for at in [100, 9000] {
             let found = support::read_all(&client, Ino(9), at, 1600, u64::from(size)).unwrap();
             assert!(found == content[at as usize..at as usize + 1600]);

@@ -7,8 +7,8 @@
 //! The code must poll to find this out: if the thread sleeps, answers of a near server take as long
 //! as those of a far server.
 //!
-//! While the processors are busy, no answer is polled (`processors.rs`): polling would take the time
-//! that the server needs for its answer, and the times say nothing.
+//! While the processors are busy, no answer is polled (`processors.rs`): polling would take the
+//! time that the server needs for its answer, and the times say nothing.
 
 use std::time::Duration;
 

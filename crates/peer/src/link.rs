@@ -220,7 +220,11 @@ struct Counted<R> {
 }
 
 impl<R: AsyncRead + Unpin> AsyncRead for Counted<R> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = into.filled().len();
         let polled = Pin::new(&mut self.reader).poll_read(cx, into);
         self.shared.arrived.fetch_add((into.filled().len() - before) as u64, Ordering::Relaxed);

@@ -88,8 +88,8 @@ pub(crate) fn shuffle<T>(items: &mut [T], rng: &mut Rng) {
     }
 }
 
-/// Whether bytes are those of a file from `offset` on. It allocates nothing, because the time that a
-/// client takes to compare is part of what is measured.
+/// Whether bytes are those of a file from `offset` on. It allocates nothing, because the time that
+/// a client takes to compare is part of what is measured.
 pub(crate) fn is_content(file: usize, offset: u64, bytes: &[u8]) -> bool {
     let skip = ((8 - offset % 8) % 8) as usize;
     let (head, rest) = bytes.split_at(skip.min(bytes.len()));

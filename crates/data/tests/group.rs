@@ -132,12 +132,11 @@ impl Peers for Owner {
 
 #[test]
 fn a_small_block_comes_whole_and_is_kept_if_there_is_memory() {
-    let ranges = |part: u32| vec![100..100 + part, 9000..9000 + part];
-    for (size, memory, wanted) in [
-        (64 << 10, 16 << 20, vec![0..64 << 10]),
-        ((64 << 10) + 1, 16 << 20, ranges(1600)),
-        (64 << 10, 1 << 20, ranges(1600)),
-    ] {
+    let parts = || vec![100..1700, 9000..10_600];
+    let whole: Vec<_> = std::iter::once(0..64 << 10).collect();
+    for (size, memory, wanted) in
+        [(64 << 10, 16 << 20, whole), ((64 << 10) + 1, 16 << 20, parts()), (64 << 10, 1 << 20, parts())]
+    {
         let content: Bytes = (0..size).map(|at: u32| (at % 251) as u8).collect();
         let volume = Volume::default();
         let writer = volume.open(&small(1 << 20));

@@ -44,6 +44,10 @@ const TRIES_DAMAGED: u32 = 3;
 const PAUSES: Range<Duration> = Duration::from_millis(50)..Duration::from_secs(5);
 /// Reads of at most this share of a block are fetched by range.
 const RANGED_SHARE: u32 = 4;
+/// Blocks of at most this size are never fetched from other clients by range, if so many of them
+/// fit into the memory cache. They hold a small file, of which a program mostly reads more than
+/// one part. A request takes longer than so many bytes do.
+const WHOLE: (u32, u64) = (64 << 10, 64);
 /// The memory cache may take this share of the budget, whatever room there is …
 const MEMORY_CEILING: u64 = 3;
 /// … and may always take this share.
@@ -213,7 +217,7 @@ impl BlockStore {
         let little = (range.end - range.start) <= key.size / RANGED_SHARE;
         let ranged = self.store.ranged() && self.compression == Compression::None;
         // The owner of a block reads all of it, since others will ask for it.
-        let little = little && self.flights.find(key).is_none() && !self.owns(key);
+        let little = little && self.flights.find(key).is_none() && !self.owns(key) && !self.comes_whole(key);
         if little && let Some(bytes) = self.part_from_peers(key, &range, interrupt) {
             return Ok(bytes);
         }
@@ -227,6 +231,12 @@ impl BlockStore {
         }
         let whole = self.fetch_shared(key, Purpose::Read, interrupt)?;
         Ok(whole.slice(range.start as usize..range.end as usize))
+    }
+
+    /// Whether all of a small block is asked of other clients, whatever part of it is read.
+    fn comes_whole(&self, key: BlockKey) -> bool {
+        let (most, count) = WHOLE;
+        self.peers.is_some() && key.size <= most && self.memory_capacity() >= u64::from(key.size) * count
     }
 
     /// Fetches a block, or waits for the fetch that is under way. Blocks until it is there or

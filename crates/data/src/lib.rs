@@ -38,6 +38,8 @@ pub use index::ChunkIndex;
 pub use layout::{BlockKey, Layout, Part, pages, parse_name, visible};
 pub use peers::{Asked, OwnerAction, Peers};
 pub use read::FileReader;
+/// Memory for a whole block from elsewhere.
+pub use sluice_object::Buffer;
 pub use stats::{Stats, Times};
 pub use store::{CachedFile, DataStore};
 pub use write::{FileWriter, OpenWriter};

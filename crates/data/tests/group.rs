@@ -13,6 +13,7 @@ use std::{
 
 use bytes::Bytes;
 use futures::future::join_all;
+use parking_lot::Mutex;
 use sluice_data::{Asked, BlockKey, CacheConfig, DataConfig, OwnerAction, Peers};
 use sluice_types::{Ino, Time};
 use tokio::{runtime::Builder, sync::Notify};
@@ -98,4 +99,56 @@ fn blocks_are_kept_for_others_although_the_disk_does_not_keep_up() {
         assert!(runtime.block_on(read).into_iter().all(|whole| whole.unwrap() == content[..4096]));
     }
     assert_eq!(volume.store.faults.gets.load(Ordering::SeqCst), blocks.len() as u64);
+}
+
+/// A member that has all of one file, and notes what it is asked for.
+#[derive(Debug)]
+struct Owner {
+    content: Bytes,
+    asked: Mutex<Vec<Range<u32>>>,
+}
+
+impl Peers for Owner {
+    fn owns(&self, _: BlockKey) -> bool {
+        false
+    }
+
+    fn fetch(&self, _: BlockKey, range: Range<u32>) -> Asked<'_, Bytes> {
+        self.asked.lock().push(range.clone());
+        let bytes = self.content.slice(range.start as usize..range.end as usize);
+        Box::pin(async { Some(bytes) })
+    }
+
+    fn fetch_from_former(&self, _: BlockKey) -> Asked<'_, Bytes> {
+        Box::pin(async { None })
+    }
+
+    fn at_owner(&self, _: BlockKey, _: OwnerAction) -> Asked<'_, bool> {
+        Box::pin(async { None })
+    }
+
+    fn offer(&self, _: BlockKey, _: &Bytes) {}
+}
+
+#[test]
+fn a_small_block_comes_whole_and_is_kept_if_there_is_memory() {
+    let parts = || vec![100..1700, 9000..10_600];
+    let whole: Vec<_> = std::iter::once(0..64 << 10).collect();
+    for (size, memory, wanted) in
+        [(64 << 10, 16 << 20, whole), ((64 << 10) + 1, 16 << 20, parts()), (64 << 10, 1 << 20, parts())]
+    {
+        let content: Bytes = (0..size).map(|at: u32| (at % 251) as u8).collect();
+        let volume = Volume::default();
+        let writer = volume.open(&small(1 << 20));
+        writer.writer(Ino(9)).write(0, &content, Time::from_nanos(1)).unwrap();
+        writer.flush(Ino(9)).unwrap();
+        let owner = Arc::new(Owner { content: content.clone(), asked: Mutex::default() });
+        let peers: Arc<dyn Peers> = owner.clone();
+        let client = volume.open(&DataConfig { peers: Some(peers), buffer_size: memory, ..small(1 << 20) });
+        for at in [100, 9000] {
+            let found = support::read_all(&client, Ino(9), at, 1600, u64::from(size)).unwrap();
+            assert!(found == content[at as usize..at as usize + 1600]);
+        }
+        assert_eq!(*owner.asked.lock(), wanted, "{size} bytes, {memory} of memory");
+    }
 }

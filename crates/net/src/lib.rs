@@ -10,6 +10,8 @@ mod connect;
 #[cfg(unix)]
 mod near;
 mod pool;
+#[cfg(unix)]
+mod processors;
 // It waits with poll(2), which other systems do not have.
 #[cfg(unix)]
 mod stream;

@@ -6,6 +6,9 @@
 //! nothing for a far server. A near server that was slow for a short time is polled again later.
 //! The code must poll to find this out: if the thread sleeps, answers of a near server take as long
 //! as those of a far server.
+//!
+//! While the processors are busy, no answer is polled (`processors.rs`): polling would take the
+//! time that the server needs for its answer, and the times say nothing.
 
 use std::time::Duration;
 

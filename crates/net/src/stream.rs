@@ -27,6 +27,7 @@ use crate::{
     address::Address,
     connect::{connect_tcp, connect_unix},
     near::{NEAR, Nearness},
+    processors,
     tls::{Tls, rejected_certificate},
 };
 
@@ -129,7 +130,8 @@ pub struct Stream {
     nearness: [Nearness; 2],
     /// Whether to poll for the answer to the last request.
     polls: bool,
-    /// The last request and its time, until the first byte of its answer.
+    /// The last request and its time, until the first byte of its answer. `None` if the processors
+    /// are busy.
     requested: Option<(Kind, Instant)>,
     /// Bytes of the last request that may have been sent.
     sent: usize,
@@ -195,8 +197,10 @@ impl Stream {
     /// Those of the socket, and [`ErrorKind::TimedOut`]. [`Self::sent`] returns how much of it the
     /// server may have.
     pub fn send(&mut self, request: &[u8], kind: Kind, deadline: Deadline) -> io::Result<()> {
-        self.requested = Some((kind, Instant::now()));
-        self.polls = self.nearness[kind as usize].should_poll();
+        let now = Instant::now();
+        let is_busy = processors::are_busy(now);
+        self.requested = (!is_busy).then_some((kind, now));
+        self.polls = !is_busy && self.nearness[kind as usize].should_poll();
         self.sent = 0;
         let mut rest = request;
         if let Some(tls) = &mut self.tls {

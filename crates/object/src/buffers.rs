@@ -83,6 +83,9 @@ impl Default for Buffer {
 }
 
 impl Buffer {
+    /// From this many bytes on, buffers are reused.
+    pub const LARGE: usize = LARGE;
+
     /// An empty one with room for `bytes` bytes.
     pub fn with_room(bytes: usize) -> Self {
         Self::mapped(bytes, 0)
@@ -90,7 +93,7 @@ impl Buffer {
     }
 
     /// One of `bytes` bytes, whatever they are.
-    pub(crate) fn with_length(bytes: usize) -> Self {
+    pub fn with_length(bytes: usize) -> Self {
         Self::mapped(bytes, bytes).unwrap_or_else(|| Self { memory: Memory::Heap(vec![0; bytes]), start: 0 })
     }
 

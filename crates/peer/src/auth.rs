@@ -160,6 +160,12 @@ async fn within<T>(work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     timeout(HANDSHAKE, work).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
+/// Has the cryptographic library collect the randomness that it begins with.
+pub(crate) fn prepare() {
+    // If it fails, it fails again when a number is needed.
+    let _ = nonce();
+}
+
 fn nonce() -> io::Result<[u8; NONCE]> {
     let mut nonce = [0; NONCE];
     rand::fill(&mut nonce).map_err(|_| io::Error::other("no random numbers"))?;

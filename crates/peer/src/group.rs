@@ -1,9 +1,9 @@
 //! A client of a cache group: whom it asks for a block.
 //!
 //! What must stay true: no read waits for a silent member longer than members usually take, nor
-//! longer than a second for one that answers others. A client that gets no answer reads the object
-//! store. The client reads the list of members from the database at the start, and if no member
-//! answers. Otherwise it gets newer lists from the members.
+//! longer than a second for one that answers others slowly. A client that gets no answer reads the
+//! object store. The client reads the list of members from the database at the start, and if no
+//! member answers. Otherwise it gets newer lists from the members.
 
 use std::{
     fmt,
@@ -25,7 +25,7 @@ use tokio::{
 };
 
 use crate::{
-    auth::KeyRing,
+    auth::{self, KeyRing},
     directory_polling::DirectoryPolling,
     frame::{Kind, Request, Status},
     member_states::MemberStates,
@@ -133,6 +133,8 @@ impl Group {
         directory: Arc<dyn Directory>,
         runtime: Handle,
     ) -> Arc<Self> {
+        // The first random number takes tens of milliseconds. No read shall wait for it.
+        drop(runtime.spawn_blocking(auth::prepare));
         Arc::new_cyclic(|this| Self {
             this: Weak::clone(this),
             config,

@@ -7,19 +7,21 @@
 use std::{
     io,
     ops::Range,
+    pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
+    task::{Context, Poll},
     time::Duration,
 };
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use sluice_data::pages;
+use sluice_data::{Buffer, pages};
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, ReadBuf},
     net::TcpStream,
     sync::{mpsc, oneshot},
     task::AbortHandle,
@@ -58,7 +60,7 @@ pub(crate) struct Answer {
 /// The answers that a request waits for.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    /// Completes when the first answer begins to arrive.
+    /// Completes when the first answer begins to arrive, or has arrived.
     pub(crate) first: oneshot::Receiver<()>,
     pub(crate) last: oneshot::Receiver<io::Result<Answer>>,
 }
@@ -97,6 +99,8 @@ impl Drop for Link {
 struct Shared {
     waiters: Waiters,
     next: AtomicU32,
+    /// Bytes that arrived.
+    arrived: AtomicU64,
 }
 
 impl std::fmt::Debug for Shared {
@@ -160,7 +164,8 @@ impl Link {
         let end_writing = writing.abort_handle();
         let answers = Arc::clone(&shared);
         let reading = tokio::spawn(async move {
-            let error = read(BufReader::with_capacity(READ, reader), &answers).await;
+            let counted = Counted { reader, shared: Arc::clone(&answers) };
+            let error = read(BufReader::with_capacity(READ, counted), &answers).await;
             end_writing.abort();
             let lost = answers.waiters.lock().take();
             for (_, waiter) in lost.into_iter().flatten() {
@@ -173,6 +178,11 @@ impl Link {
     /// Whether the connection has ended.
     pub(crate) fn is_lost(&self) -> bool {
         self.shared.waiters.lock().is_none()
+    }
+
+    /// Bytes that arrived so far.
+    pub(crate) fn arrived(&self) -> u64 {
+        self.shared.arrived.load(Ordering::Relaxed)
     }
 
     /// Sends a request. Waits while too many others wait to be sent.
@@ -200,6 +210,25 @@ impl Link {
             return Err(lost());
         }
         Ok(Waiting { first: first_receiver, last: last_receiver })
+    }
+}
+
+/// Counts what arrives.
+struct Counted<R> {
+    reader: R,
+    shared: Arc<Shared>,
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for Counted<R> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = into.filled().len();
+        let polled = Pin::new(&mut self.reader).poll_read(cx, into);
+        self.shared.arrived.fetch_add((into.filled().len() - before) as u64, Ordering::Relaxed);
+        polled
     }
 }
 
@@ -231,7 +260,7 @@ async fn write(
 }
 
 /// Hands answers on until the connection ends. Returns why it did.
-async fn read(mut reader: impl AsyncRead + Unpin, shared: &Shared) -> io::Error {
+async fn read(mut reader: BufReader<impl AsyncRead + Unpin>, shared: &Shared) -> io::Error {
     loop {
         if let Err(error) = read_one(&mut reader, shared).await {
             return error;
@@ -239,7 +268,7 @@ async fn read(mut reader: impl AsyncRead + Unpin, shared: &Shared) -> io::Error 
     }
 }
 
-async fn read_one(reader: &mut (impl AsyncRead + Unpin), shared: &Shared) -> io::Result<()> {
+async fn read_one(reader: &mut BufReader<impl AsyncRead + Unpin>, shared: &Shared) -> io::Result<()> {
     let garbage = |what| io::Error::new(io::ErrorKind::InvalidData, what);
     let mut bytes = [0; Head::BYTES];
     reader.read_exact(&mut bytes).await?;
@@ -249,7 +278,11 @@ async fn read_one(reader: &mut (impl AsyncRead + Unpin), shared: &Shared) -> io:
         let waiter = waiters.as_mut().and_then(|waiters| waiters.get_mut(&head.id));
         let waiter = waiter.ok_or_else(|| garbage("an answer to no request"))?;
         waiter.waited |= head.status == Status::Wait;
-        if let Some(first) = waiter.first.take() {
+        // If all of the answer is here, its end wakes who waits, and nobody is woken twice.
+        let is_here = reader.buffer().len() >= usize::from(head.sums) * 4 + head.length as usize;
+        if (head.status == Status::Wait || !is_here)
+            && let Some(first) = waiter.first.take()
+        {
             let _ = first.send(());
         }
         (waiter.range.clone(), waiter.summed && head.status == Status::Done, waiter.waited)
@@ -272,13 +305,22 @@ async fn read_one(reader: &mut (impl AsyncRead + Unpin), shared: &Shared) -> io:
     let (status, payload) = if damaged { (Status::Failed, Bytes::new()) } else { (head.status, payload) };
     let waiter = shared.waiters.lock().as_mut().and_then(|waiters| waiters.remove(&head.id));
     if let Some(waiter) = waiter {
+        let Waiter { first, last, .. } = waiter;
         // Nobody may wait for it any more.
-        let _ = waiter.last.send(Ok(Answer { status, version: head.version, payload, damaged, waited }));
+        let _ = last.send(Ok(Answer { status, version: head.version, payload, damaged, waited }));
+        // Who waits for the beginning finds the end.
+        drop(first);
     }
     Ok(())
 }
 
 async fn read_payload(reader: &mut (impl AsyncRead + Unpin), length: usize) -> io::Result<Bytes> {
+    if length >= Buffer::LARGE {
+        // New memory for a whole block takes as long as the block does.
+        let mut payload = Buffer::with_length(length);
+        reader.read_exact(&mut payload[..]).await?;
+        return Ok(payload.into());
+    }
     let mut payload = BytesMut::with_capacity(length);
     while payload.len() < length {
         let missing = (length - payload.len()) as u64;

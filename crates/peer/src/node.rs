@@ -32,6 +32,9 @@ const UNKNOWN: Duration = Duration::from_secs(1);
 /// A member that answered somebody within this time is busy, not silent. On a machine with much to
 /// do, it may get no processor for some tens of milliseconds.
 const SILENT: Duration = Duration::from_millis(250);
+/// Bytes per second. While earlier answers to this client arrive at least as fast, it waits for its
+/// turn: it asked for many blocks at once, and would be the one that has them read twice.
+const FLOWING: f64 = 8e6;
 /// Shortest wait for a connection.
 const CONNECTING: Duration = Duration::from_millis(250);
 /// Answers from which on the percentile is used.
@@ -197,16 +200,21 @@ impl Node {
         payload: Option<Bytes>,
         limit: Duration,
     ) -> Result<Answer, Unanswered> {
-        let started = Instant::now();
+        let (started, arrived) = (Instant::now(), link.arrived());
         // A read has the object store to turn to. Others have nothing better to do than to wait.
         let is_read = matches!(request.kind, Kind::Get | Kind::GetCached);
         let wait = if is_read { self.deadline() } else { limit };
         let mut waiting = link.send(request, payload).await.map_err(Unanswered::Lost)?;
+        let mut seen = arrived;
         while timeout(wait, &mut waiting.first).await.is_err() {
+            let (now, before) = (Instant::now(), std::mem::replace(&mut seen, link.arrived()));
+            let elapsed = started.elapsed();
+            let flows = seen > before && do_flow(seen - arrived, elapsed);
+            let most = if flows { limit } else { UNKNOWN };
             // One that answered others meanwhile has much to do. If its clients went to the object
             // store, it would have to read less often, but the store more often.
-            let is_busy = is_read && self.health.lock().was_heard_within(SILENT, Instant::now());
-            if !is_busy || started.elapsed() >= UNKNOWN {
+            let is_busy = is_read && (flows || self.health.lock().was_heard_within(SILENT, now));
+            if !is_busy || elapsed >= most {
                 // It counts as long as it was waited for, so that a member that became slower for
                 // good is believed in the end.
                 self.latency.observe(started.elapsed());
@@ -281,6 +289,11 @@ impl Node {
             }
         }
     }
+}
+
+/// Whether answers arrive fast, if so many bytes of them arrived within that time.
+fn do_flow(bytes: u64, time: Duration) -> bool {
+    bytes as f64 >= time.as_secs_f64() * FLOWING
 }
 
 #[cfg(test)]
@@ -375,6 +388,12 @@ mod tests {
         let half = member(|id| answer(id, |_, _, bytes| bytes.truncate(100))).await;
         let asked = half.ask(&ring, request(), None, Duration::from_millis(50)).await;
         assert!(matches!(asked, Err(Unanswered::Slow)), "{asked:?}");
+    }
+
+    #[test]
+    fn answers_flow_if_they_are_as_fast_as_that() {
+        let bytes = (2.0 * FLOWING) as u64;
+        assert!(do_flow(bytes, 2 * UNKNOWN) && !do_flow(bytes - 1, 2 * UNKNOWN));
     }
 
     #[tokio::test]

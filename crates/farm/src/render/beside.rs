@@ -31,9 +31,9 @@ pub(crate) struct Beside {
     /// The program `sluice`
     #[arg(long)]
     sluice: PathBuf,
-    /// The program `juicefs`
+    /// The program `juicefs`; without it, Sluice alone is measured
     #[arg(long)]
-    juicefs: PathBuf,
+    juicefs: Option<PathBuf>,
     /// Mounts of each program, one client on each
     #[arg(long, default_value_t = 20)]
     mounts: usize,
@@ -62,7 +62,8 @@ impl Beside {
         println!("| | completion, s: mean | longest | bytes from the object store, MB | requests to it |");
         println!("|---|---|---|---|---|");
         let sluice = self.measure(&mut farm, &set, "Sluice", |farm, name| self.sluice(farm, name))?;
-        let juicefs = self.measure(&mut farm, &set, "JuiceFS", |farm, name| self.juicefs(farm, name))?;
+        let Some(program) = &self.juicefs else { return Ok(()) };
+        let juicefs = self.measure(&mut farm, &set, "JuiceFS", |farm, name| juicefs(program, farm, name))?;
         println!("| JuiceFS / Sluice | | {:.1} | {:.1} | |", juicefs.0 / sluice.0, juicefs.1 / sluice.1);
         Ok(())
     }
@@ -109,12 +110,12 @@ impl Beside {
         let flags = ["--no-sharing", "--cache-size", "0", "--no-bgjob"];
         mount(&self.sluice, farm, name, &[&GROUP[..], &flags].concat())
     }
+}
 
-    fn juicefs(&self, farm: &Farm, name: &str) -> Result<Mounted> {
-        let cache = farm.dir().join(format!("cache-of-{name}")).display().to_string();
-        let flags = ["--no-usage-report", "--backup-meta", "0", "--no-bgjob", "--free-space-ratio", "0.01"];
-        mount(&self.juicefs, farm, name, &[&flags[..], &["--cache-dir", &cache]].concat())
-    }
+fn juicefs(program: &Path, farm: &Farm, name: &str) -> Result<Mounted> {
+    let cache = farm.dir().join(format!("cache-of-{name}")).display().to_string();
+    let flags = ["--no-usage-report", "--backup-meta", "0", "--no-bgjob", "--free-space-ratio", "0.01"];
+    mount(program, farm, name, &[&flags[..], &["--cache-dir", &cache]].concat())
 }
 
 fn mount(program: &Path, farm: &Farm, name: &str, flags: &[&str]) -> Result<Mounted> {

@@ -187,7 +187,7 @@ impl Mount for Directory {
 
     fn read(&mut self, offset: u64, length: usize, into: &mut Vec<u8>) -> Result<()> {
         let file = self.open.as_ref().context("no file is open")?;
-        into.clear();
+        // What is there already need not be cleared.
         into.resize(length, 0);
         let mut done = 0;
         while done < length {

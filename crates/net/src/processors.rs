@@ -17,7 +17,7 @@ const INTERVAL: Duration = Duration::from_millis(4);
 /// After this time without a look, earlier ones say nothing.
 const OLD: Duration = Duration::from_millis(200);
 /// A thread, in the average.
-const THREAD: u64 = 16;
+const THREAD: u64 = 256;
 /// A look counts one in so many.
 const SHARE: u64 = 8;
 /// The kernel's file that says how many threads run or want to.

@@ -107,7 +107,7 @@ pub trait Kv: Sized + Send + Sync + 'static {
     fn get(&self, at: &Self::Moment, keys: &[Raw]) -> impl Future<Output = Result<Vec<Pair>>>;
 
     /// The first `limit` rows of a range, in order. The range must not be empty, and `limit` is
-    /// from 1 to [`PAGE`]. Without `values`, the values need not be there.
+    /// from 1 to `PAGE`. Without `values`, the values need not be there.
     fn page(
         &self,
         at: &Self::Moment,

@@ -90,9 +90,31 @@ fn a_dump_that_is_cut_off() {
 }
 
 #[test]
+fn a_packed_dump_that_changed() {
+    let volume = Volume::new(&[]);
+    for name in ["changed.json.gz", "changed.json.zst"] {
+        let file = volume.path(name).display().to_string();
+        ok(&["dump", &volume.meta, &file]);
+        let whole = fs::read(&file).expect("reads");
+        let mut changed = whole.clone();
+        // In the checksum.
+        let at = whole.len() - if name.ends_with("gz") { 5 } else { 1 };
+        changed[at] ^= 4;
+        let meta = url(&volume, &format!("{name}.db"));
+        for content in [changed, [&whole[..], b"more"].concat(), whole[..whole.len() - 1].to_vec()] {
+            fs::write(&file, content).expect("writes");
+            says(&fails(&["load", &meta, &file]), &["cannot"]);
+            says(&fails(&["status", &meta]), &["no volume"]);
+        }
+    }
+}
+
+#[test]
 fn what_is_no_dump() {
-    let (volume, [_, binary]) = dumped();
+    let (volume, [json, binary]) = dumped();
     let (file, meta) = (volume.path("file").display().to_string(), url(&volume, "new.db"));
+    let of_a_newer_volume =
+        fs::read_to_string(json).expect("reads").replacen("\"MetaVersion\": 1", "\"MetaVersion\": 9", 1);
     let newer = {
         // The footer: its magic number and then the version, as a protocol buffer has them.
         let mut bytes = fs::read(&binary).expect("reads");
@@ -101,13 +123,14 @@ fn what_is_no_dump() {
         bytes[at + magic.len()] = 2;
         bytes
     };
-    let contents: [(&[u8], &[&str]); 6] = [
+    let contents: [(&[u8], &[&str]); 7] = [
         (b"", &["is empty", "sluice dump"]),
         (b"hello", &["JSON"]),
         (b"{\"Setting\":{\"Name\":7}}", &["settings"]),
         (b"\0\0\0\x63 and so on", &["no binary dump"]),
         (b"\x1f\x8b and no gzip", &["cannot"]),
         (&newer, &["version 2", "newer"]),
+        (of_a_newer_volume.as_bytes(), &["version 9", "newer"]),
     ];
     for (content, words) in contents {
         fs::write(&file, content).expect("writes");

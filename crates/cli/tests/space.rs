@@ -336,6 +336,14 @@ fn a_destroyed_volume_leaves_nothing_and_takes_nothing_else_along() {
         assert!(fails(&["destroy", "-y", &volume.meta, "another"]).contains("nothing was deleted"));
         assert!(fails(&["destroy", &volume.meta, &uuid]).contains("--yes"));
         assert_eq!(objects(&volume).len(), 1);
+        // As if its disk were not mounted.
+        let (there, away) = (volume.path("objects/testvol"), volume.path("away"));
+        fs::rename(&there, &away).expect("moved");
+        for command in [&["destroy", "-y", &volume.meta, &uuid][..], &["gc", "--delete", &volume.meta]] {
+            let said = fails(command);
+            assert!(said.contains("mounted"), "{said}");
+        }
+        fs::rename(&away, &there).expect("moved back");
         let said = ok(&["destroy", "-y", &volume.meta, &uuid]);
         assert!(said.contains("the volume testvol is destroyed"), "{said}");
         assert!(

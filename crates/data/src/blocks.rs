@@ -285,11 +285,12 @@ impl BlockStore {
             || self.flights.find(key).is_some()
     }
 
-    /// Makes sure that `key` is cached: in a local file or, if there are no cache directories, in
-    /// memory. Returns whether there was room for it. Blocks until then or until `interrupt` is
-    /// set; must not be called from the runtime's own threads.
+    /// Makes sure that `key` is cached by its owner: in a local file or, if there are no cache
+    /// directories, in memory. Returns whether there was room for it. Blocks until then or until
+    /// `interrupt` is set; must not be called from the runtime's own threads.
     pub(crate) fn warm(self: &Arc<Self>, key: BlockKey, interrupt: &Interrupt) -> Result<bool, ObjectError> {
-        if self.location(key).is_some() {
+        // Others do not have it before its upload.
+        if self.staged(key).is_some() {
             return Ok(true);
         }
         if let Some(warmed) = self.at_owner(key, OwnerAction::Warm, interrupt) {
@@ -325,10 +326,15 @@ impl BlockStore {
         Ok(disk.contains(key))
     }
 
+    /// The directory in which `key` waits for its upload.
+    pub(crate) fn staged(&self, key: BlockKey) -> Option<&Path> {
+        self.staging.as_ref().and_then(|staging| staging.location(key))
+    }
+
     /// Where `key` is cached: the directory of its local file, or `memory` if there are no cache
     /// directories.
     pub(crate) fn location(&self, key: BlockKey) -> Option<&Path> {
-        if let Some(staged) = self.staging.as_ref().and_then(|staging| staging.location(key)) {
+        if let Some(staged) = self.staged(key) {
             return Some(staged);
         }
         match &self.disk {

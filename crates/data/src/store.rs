@@ -304,10 +304,16 @@ impl DataStore {
         self.blocks.accept(block, whole);
     }
 
-    /// As [`Self::location`], or `cache group` if the client that owns `block` has it.
+    /// As [`Self::location`]. If another client owns `block`, `cache group` if that client has it,
+    /// unless it waits for its upload here.
     pub fn find(&self, block: BlockKey, interrupt: &Interrupt) -> Option<&Path> {
-        let group = || self.blocks.at_owner(block, OwnerAction::Find, interrupt);
-        self.location(block).or_else(|| group().filter(|found| *found).map(|_| Path::new(GROUP)))
+        if let Some(staged) = self.blocks.staged(block) {
+            return Some(staged);
+        }
+        match self.blocks.at_owner(block, OwnerAction::Find, interrupt) {
+            Some(found) => found.then_some(Path::new(GROUP)),
+            None => self.location(block),
+        }
     }
 
     /// Drops `block` from the caches, unless it waits for its upload.

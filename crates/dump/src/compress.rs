@@ -54,7 +54,11 @@ impl Packing {
         Ok(match self {
             Self::None => Packer::None(output),
             Self::Gzip => Packer::Gzip(GzEncoder::new(output, Compression::new(4))),
-            Self::Zstd => Packer::Zstd(zstd::Encoder::new(output, 0)?),
+            Self::Zstd => {
+                let mut encoder = zstd::Encoder::new(output, 0)?;
+                encoder.include_checksum(true)?;
+                Packer::Zstd(encoder)
+            }
         })
     }
 }
@@ -136,6 +140,12 @@ mod tests {
             let mut part = Vec::new();
             let read = packing.unpack(&packed[..cut]).unwrap().read_to_end(&mut part);
             assert!(read.is_err() || part != data, "{name} cut off");
+            if packing != Packing::None {
+                let mut damaged = packed.clone();
+                damaged[packed.len() - 1] ^= 1;
+                let read = packing.unpack(&damaged[..]).unwrap().read_to_end(&mut Vec::new());
+                assert!(read.is_err(), "the checksum of {name} is wrong");
+            }
         }
     }
 }

@@ -42,6 +42,7 @@ pub fn load_json(
         }
         store(std::mem::take(&mut rows))
     })?;
+    reader.finish()?;
     let mut rows = Vec::new();
     builder.finish(|ino| parent_of(engine, ino), &mut rows)?;
     stored(engine, options, progress, |store| in_batches(rows, store))?;
@@ -121,8 +122,10 @@ impl Rest {
     }
 }
 
+/// The settings. A volume that no client of this version could open is not loaded.
 fn parse(setting: &[u8]) -> Result<VolumeFormat, DumpError> {
-    VolumeFormat::parse(setting).map_err(|error| DumpError::Setting(error.to_string()))
+    let parsed = VolumeFormat::parse(setting).and_then(|format| format.check().map(|()| format));
+    parsed.map_err(|error| DumpError::Setting(error.to_string()))
 }
 
 fn parent_of(engine: &dyn Engine, ino: Ino) -> Result<Ino, DumpError> {

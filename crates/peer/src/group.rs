@@ -446,13 +446,14 @@ impl Peers for Group {
             if Some(at) == states.own {
                 return None;
             }
-            let kind = match action {
-                OwnerAction::Warm => Kind::Warm,
-                OwnerAction::Find => Kind::Has,
-                OwnerAction::Evict => Kind::Evict,
+            let limit = self.config.remote_timeout;
+            let (kind, limit) = match action {
+                OwnerAction::Warm => (Kind::Warm, WARMING),
+                OwnerAction::Find => (Kind::Has, limit),
+                OwnerAction::Evict => (Kind::Evict, limit),
             };
             let request = self.request(kind, block, 0..0);
-            let answer = states.nodes[at].ask(&self.ring, request, None, WARMING).await.ok()?;
+            let answer = states.nodes[at].ask(&self.ring, request, None, limit).await.ok()?;
             Some(answer.status == Status::Done)
         })
     }

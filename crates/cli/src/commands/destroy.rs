@@ -101,15 +101,22 @@ impl Destroy {
             };
             let listed = store.list("").map_ok(delete);
             let mut deleted = listed.try_buffer_unordered(AT_ONCE);
-            let mut failed = 0;
+            let (mut found, mut failed) = (0_u64, 0);
             while let Some(done) = deleted.try_next().await.transpose() {
                 let (deleted, size) = done?;
+                found += 1;
                 failed += u64::from(!deleted);
                 progress.add(if deleted { size } else { 0 });
                 ensure!(failed < MOST_FAILED, "{failed} objects could not be deleted");
                 ensure!(!interrupt.is_set(), "interrupted; some objects are deleted, the metadata is not");
             }
             ensure!(failed == 0, "{failed} objects could not be deleted");
+            // A disk that is not mounted looks like an empty store.
+            ensure!(
+                found > 0 || used <= 0 || self.force,
+                "there are none, although the volume has {used} bytes; if that is the right place, and its disk is \
+                 mounted, --force removes the metadata"
+            );
             Ok(())
         };
         let done = volume::runtime()?.block_on(deletion);

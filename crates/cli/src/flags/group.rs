@@ -28,7 +28,7 @@ pub(crate) struct GroupFlags {
     #[arg(long)]
     fill_group_cache: bool,
     /// Address that the other clients reach this one at [default: the first one of the machine]
-    #[arg(long, value_name = "IP")]
+    #[arg(long, value_name = "IP", value_parser = reachable)]
     pub(crate) group_ip: Option<IpAddr>,
     /// Port for the other clients; 0 for any
     #[arg(long, value_name = "PORT", default_value_t = 0)]
@@ -43,6 +43,17 @@ pub(crate) struct GroupFlags {
     /// volumes
     #[arg(long)]
     pub(crate) group_plaintext: bool,
+}
+
+/// An address at which others can reach this machine.
+fn reachable(text: &str) -> Result<IpAddr, String> {
+    let ip: IpAddr = text.parse().map_err(|_| format!("{text} is no IP address"))?;
+    if ip.is_unspecified() || ip.is_multicast() {
+        return Err(format!(
+            "others cannot reach {ip}; name an address of this machine, or leave the flag out"
+        ));
+    }
+    Ok(ip)
 }
 
 impl GroupFlags {

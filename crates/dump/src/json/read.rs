@@ -124,6 +124,15 @@ impl<R: Read> Reader<R> {
         }
     }
 
+    /// Reads what follows the dump to the end of the input, so that the checksum of a packed file
+    /// is compared.
+    ///
+    /// # Errors
+    /// If the input cannot be read, or anything but white space follows.
+    pub fn finish(self) -> Result<(), DumpError> {
+        self.json.consume_trailing_whitespace().map_err(text)
+    }
+
     fn begin(&mut self) -> Result<Option<Event>, DumpError> {
         loop {
             let tree = match self.tree.take() {

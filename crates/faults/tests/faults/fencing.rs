@@ -238,9 +238,11 @@ fn lose_and_bury(
     std::thread::scope(|scope| {
         let working = scope.spawn(work);
         sluice_faults::eventually("the commit has happened", happened);
-        // Its answer is on the way still, and ends there.
-        behind.proxy.set(Behaviour { drop_answers: true, ..DEAD });
+        // Its answer is on the way still, and ends there. In a partition it might not even arrive
+        // there.
+        behind.proxy.set(Behaviour { drop_answers: true, ..Behaviour::default() });
         sluice_faults::eventually("its answer is lost", || behind.proxy.swallowed() > 0);
+        behind.proxy.set(Behaviour { drop_answers: true, ..DEAD });
         behind.volume.outlive(two).unwrap();
         heal(behind);
         // Nobody knows any more; to say that it exists already would be a lie.

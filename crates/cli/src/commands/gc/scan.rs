@@ -1,6 +1,6 @@
 //! The two inputs of the comparison: the existing objects, and the slices to which records refer.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use futures::TryStreamExt;
 use sluice_meta::{
     engine::Scan,
@@ -18,6 +18,9 @@ use crate::{
     blocks::{block_of, object_record},
     progress::Progress,
 };
+
+/// The object that every volume has.
+const UUID: &str = "juicefs_uuid";
 
 /// Takes a slice by id and size, with what a record says of it.
 type AddSlice<'a> = dyn FnMut(u64, u32, SliceState) -> Result<(), SortError> + 'a;
@@ -42,6 +45,13 @@ impl Collector<'_> {
                     None => found.scanned -= 1,
                 }
             }
+            let is_missing =
+                || async { matches!(self.store.head(UUID).await, Err(ObjectError::NotFound { .. })) };
+            // A disk that is not mounted looks like an empty store.
+            ensure!(
+                found.scanned > 0 || !is_missing().await,
+                "there is no object of the volume, not even {UUID}; is its disk mounted?"
+            );
             Ok(objects.sorted()?)
         };
         let listed: Result<Sorted> = self.runtime.block_on(list);

@@ -226,7 +226,7 @@ fn check_store(store: &dyn ObjectStore, uuid: &str, thoroughly: bool) -> Result<
         }
         // Older volumes have none, and some stores refuse; neither is a reason to stop.
         if let Ok(Ok(found)) =
-            tokio::time::timeout(Duration::from_secs(10), store.get("juicefs_uuid", None)).await
+            tokio::time::timeout(Duration::from_secs(10), store.get(crate::volume::UUID_OBJECT, None)).await
             && found != uuid.as_bytes()
             && found.is_ascii()
         {

@@ -12,6 +12,9 @@ use tokio::runtime::Runtime;
 
 use crate::engines;
 
+/// The object that holds the UUID of a volume.
+pub(crate) const UUID_OBJECT: &str = "juicefs_uuid";
+
 /// The settings of the volume in `engine`.
 pub(crate) fn format_of(engine: &dyn Engine) -> Result<VolumeFormat> {
     Meta::load_format(engine)?.with_context(|| {

@@ -388,7 +388,7 @@ impl Config {
 /// Refuses a key that does not open what the volume has in its store.
 fn check_key(format: &VolumeFormat) -> Result<()> {
     let store = volume::open_store(format)?;
-    match volume::runtime()?.block_on(store.get("juicefs_uuid", None)) {
+    match volume::runtime()?.block_on(store.get(volume::UUID_OBJECT, None)) {
         // Older volumes have none.
         Err(ObjectError::NotFound { .. }) => Ok(()),
         found => {

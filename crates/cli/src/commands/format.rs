@@ -273,7 +273,7 @@ impl Format {
 /// Leaves the volume's UUID beside its objects, once there is a volume.
 fn mark(store: &dyn ObjectStore, format: &VolumeFormat) -> Result<()> {
     let uuid = format.uuid.clone().into_bytes();
-    if let Err(error) = volume::runtime()?.block_on(store.put("juicefs_uuid", uuid.into())) {
+    if let Err(error) = volume::runtime()?.block_on(store.put(volume::UUID_OBJECT, uuid.into())) {
         tracing::warn!(%error, "the volume's UUID could not be stored beside its objects");
     }
     Ok(())

@@ -17,10 +17,8 @@ use super::{
 use crate::{
     blocks::{block_of, object_record},
     progress::Progress,
+    volume::UUID_OBJECT,
 };
-
-/// The object that every volume has.
-const UUID: &str = "juicefs_uuid";
 
 /// Takes a slice by id and size, with what a record says of it.
 type AddSlice<'a> = dyn FnMut(u64, u32, SliceState) -> Result<(), SortError> + 'a;
@@ -46,11 +44,11 @@ impl Collector<'_> {
                 }
             }
             let is_missing =
-                || async { matches!(self.store.head(UUID).await, Err(ObjectError::NotFound { .. })) };
+                || async { matches!(self.store.head(UUID_OBJECT).await, Err(ObjectError::NotFound { .. })) };
             // A disk that is not mounted looks like an empty store.
             ensure!(
                 found.scanned > 0 || !is_missing().await,
-                "there is no object of the volume, not even {UUID}; is its disk mounted?"
+                "there is no object of the volume, not even {UUID_OBJECT}; is its disk mounted?"
             );
             Ok(objects.sorted()?)
         };

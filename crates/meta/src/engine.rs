@@ -354,7 +354,8 @@ pub trait Engine: Send + Sync + 'static {
         1
     }
 
-    /// One page of about `limit` records. One trip; of [`Scan::Inodes`], it may be several.
+    /// One page of about `limit` records. One trip; of what is about inodes, it may be several if
+    /// [`Self::is_mixed`].
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError>;
 
     /// A snapshot of the database, for up to `readers` threads; `None` if the engine has no

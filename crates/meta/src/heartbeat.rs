@@ -18,6 +18,7 @@ use crate::{
         sustained::DropSustained,
     },
     pages::scan_all,
+    record_cache::RecordCache,
     schema::{Counter, Extra, Key, Row, VolumeFormat},
 };
 
@@ -101,12 +102,20 @@ impl Meta {
     }
 
     /// Loads the usage of the volume, and the quotas. Returns the settings, and when dead sessions
-    /// were last cleaned up, Unix seconds; `None` if there is no volume any more. Two trips.
+    /// were last cleaned up, Unix seconds; `None` if there is no volume any more. Reads the session,
+    /// too, for its renewal. Two trips.
     fn reload(&self) -> Result<Option<(VolumeFormat, i64)>, EngineError> {
         self.env.counting().begin_loading();
         let counters = [Counter::UsedSpace, Counter::TotalInodes, Counter::LastCleanupSessions];
-        let keys = std::iter::once(Key::Setting).chain(counters.map(Key::Counter));
-        let mut found = self.engine.read(&keys.map(Read::Get).collect::<Vec<_>>())?.into_iter();
+        let counters = counters.map(Key::Counter).into_iter();
+        let keys = std::iter::once(Key::Setting).chain(counters).chain([Key::Session(self.sid())]);
+        let reads: Vec<Read> = keys.map(Read::Get).collect();
+        let moment = self.env.record_cache.as_ref().map_or(0, RecordCache::moment);
+        let found = self.engine.read(&reads)?;
+        if let Some(record_cache) = &self.env.record_cache {
+            record_cache.learn(&reads, &found, moment);
+        }
+        let mut found = found.into_iter();
         let setting = Self::parse_setting(self.engine.as_ref(), found.next())?;
         let mut value = || match found.next() {
             Some(Found::Row(Some(Row::Counter(_, value)))) => value,

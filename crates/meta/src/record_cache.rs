@@ -1,4 +1,4 @@
-//! The record cache: the last known nodes, entries and extended attributes.
+//! The record cache: the last known nodes, entries, extended attributes and sessions.
 //!
 //! Changes start from cached records, so they need no read before the commit. A record that an
 //! operation takes from here becomes an expectation of its commit. If the record is stale, the
@@ -87,11 +87,11 @@ pub(crate) struct Sent {
     at: Instant,
 }
 
-/// Whether that is to be cached. The absence of a node is not, because nobody announces that a node
-/// was made.
+/// Whether that is to be cached. The absence of a node or session is not, because nobody announces
+/// that one was made.
 fn kept(key: &Key, row: Option<&Row>) -> bool {
     match (key, row) {
-        (Key::Node(_), row) => row.is_some(),
+        (Key::Node(_) | Key::Session(_), row) => row.is_some(),
         (Key::Xattr(..), Some(Row::Xattr(_, _, value))) => value.len() <= SMALL_VALUE,
         (Key::Entry(..) | Key::Xattr(..), _) => true,
         _ => false,
@@ -349,7 +349,7 @@ impl RecordCache {
 
     fn answer_one(&self, Want { read, hold }: &Want) -> Option<Found> {
         match read {
-            Read::Get(key @ Key::Node(_)) if *hold > Hold::None => {
+            Read::Get(key @ (Key::Node(_) | Key::Session(_))) if *hold > Hold::None => {
                 self.get(key, FRESH)?.row.map(|row| Found::Row(Some(row)))
             }
             Read::Get(key @ Key::Xattr(..)) if *hold > Hold::None => {

@@ -228,6 +228,24 @@ fn changes_of_what_was_just_seen_take_one_trip() {
     assert_eq!(made.dir.mode, 0o500);
 }
 
+/// Settings, counters and session in one read, quotas in one page, and the renewal.
+#[test]
+fn a_heartbeat_takes_three_trips() {
+    let counting = Counting::new(Arc::new(MemEngine::new()));
+    drop(volume(&counting));
+    let meta = Meta::open(Arc::new(counting.clone()), Options::default()).unwrap();
+    // A machine that takes more than a moment for one of them asks again.
+    let until = Instant::now() + Duration::from_mins(1);
+    loop {
+        let (beaten, trips) = counting.during(|| meta.beat());
+        beaten.unwrap().unwrap();
+        if (trips.reads, trips.pages, trips.commits) == (1, 1, 1) {
+            break;
+        }
+        assert!(Instant::now() < until, "{trips:?} for each heartbeat");
+    }
+}
+
 /// What memory of a moment saves.
 #[test]
 fn the_directories_above_are_not_asked_for_each_time() {

@@ -8,7 +8,10 @@ use sluice_meta::{
 };
 use sluice_types::{Attr, FileType, Name, Slice};
 
-use super::{COUNTERS, Head, KINDS, Node, Tree, escape::{escape, escape_plain}};
+use super::{
+    COUNTERS, Head, KINDS, Node, Tree,
+    escape::{escape, escape_plain},
+};
 use crate::DumpError;
 
 /// Bytes that are collected before they are written.

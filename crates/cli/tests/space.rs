@@ -274,14 +274,19 @@ fn bad_input_and_a_store_that_is_away_are_told() {
     assert!(
         String::from_utf8_lossy(&output.stderr).contains("JFS_GC_SKIPPEDTIME=soon is no number of seconds")
     );
+    // Although so little fits into memory.
+    let said = fails(&["gc", "--external-sort-dir", "/nowhere", &volume.meta]);
+    assert!(said.contains("cannot sort in /nowhere") && said.contains("--external-sort-dir"), "{said}");
+    // What stands for the volume's marker cannot be looked at: too many links lead to it.
+    let marker = volume.path("objects/testvol/juicefs_uuid");
+    fs::remove_file(&marker).expect("removed");
+    let said = fails(&["gc", &volume.meta]);
+    assert!(said.contains("there is no object of the volume, not even juicefs_uuid"), "{said}");
+    std::os::unix::fs::symlink("juicefs_uuid", &marker).expect("linked");
+    let said = fails(&["gc", "--io-retries", "1", &volume.meta]);
+    assert!(said.contains("whether juicefs_uuid is there is not known"), "{said}");
+    fs::remove_file(&marker).expect("removed");
     plant(&volume, 5, 5);
-    let output = sluice()
-        .args(["gc", "--external-sort-dir", "/nowhere", &volume.meta])
-        .envs([("SLUICE_SORT_BYTES", "0"), ("JFS_GC_SKIPPEDTIME", "0")])
-        .output()
-        .expect("runs");
-    // A single record needs no file.
-    assert!(output.status.success());
     let away = "http://127.0.0.1:1/bucket";
     let said =
         fails(&["gc", "--delete", "--storage", "s3", "--bucket", away, "--io-retries", "1", &volume.meta]);

@@ -374,6 +374,34 @@ fn hours(point: &Path) -> Vec<String> {
 }
 
 #[test]
+fn a_name_that_was_cut_is_told_whatever_else_is() {
+    if no_fuse() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let mut volume = Volume::new(&["--trash-days", "1"]);
+    let point = volume.mount("mnt", &[]);
+    let names: Vec<String> = (0..30).map(|number| format!("file{number}")).collect();
+    let long = "n".repeat(252);
+    for name in names.iter().chain([&long]) {
+        fs::write(point.join(name), "old").expect("written");
+    }
+    for name in names.iter().chain([&long]) {
+        fs::remove_file(point.join(name)).expect("removed");
+    }
+    for name in &names {
+        fs::write(point.join(name), "new").expect("written");
+    }
+    let all = hours(&point);
+    let arguments: Vec<&str> =
+        ["restore", &volume.meta, "--put-back"].into_iter().chain(all.iter().map(String::as_str)).collect();
+    let said = fails(&arguments);
+    assert!(said.contains("the end of its name may be lost"), "{said}");
+    assert!(said.contains("(1 with names that may be cut)"), "{said}");
+    assert!((20..30).contains(&said.matches("something of that name exists").count()), "{said}");
+    volume.umount(&point);
+}
+
+#[test]
 fn trees_come_back_from_the_trash() {
     if no_fuse() || !rustix::process::geteuid().is_root() {
         return;

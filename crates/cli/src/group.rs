@@ -56,7 +56,6 @@ impl CacheGroup {
     /// The flags do not fit this volume or machine.
     pub(crate) fn new(flags: &GroupFlags, meta: &Arc<Meta>, mountpoint: &str) -> Result<Option<Arc<Self>>> {
         let Some(name) = &flags.cache_group else { return Ok(None) };
-        ensure!(!name.is_empty(), "--cache-group needs a name");
         ensure!(!flags.remote_timeout.is_zero(), "--remote-timeout may not be 0: every wait has a deadline");
         let format = meta.env().format();
         ensure!(

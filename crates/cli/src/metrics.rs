@@ -62,6 +62,8 @@ pub(crate) struct Exporter {
     /// The Consul that is told, as `HOST:PORT`.
     pub(crate) consul: Option<String>,
     pub(crate) mountpoint: String,
+    /// What was bound before, if anything.
+    pub(crate) bound: Option<Arc<TcpListener>>,
 }
 
 impl Exporter {
@@ -82,7 +84,13 @@ impl Exporter {
     }
 
     fn run(self, vfs: Weak<Vfs>) -> Result<()> {
-        let Some(listener) = self.listen()? else { return Ok(()) };
+        let listener = match &self.bound {
+            Some(bound) => bound.try_clone()?,
+            None => match self.listen()? {
+                Some(listener) => listener,
+                None => return Ok(()),
+            },
+        };
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         tracing::info!("metrics are shown at http://{address}/metrics");
@@ -101,17 +109,26 @@ impl Exporter {
 
     /// Where they are shown, if they are.
     fn listen(&self) -> Result<Option<TcpListener>> {
-        let listener = match &self.address {
-            Address::Nowhere => return Ok(None),
-            Address::This(address) => TcpListener::bind(address)
-                .with_context(|| format!("cannot listen on {address}; give another --metrics HOST:PORT"))?,
+        match (&self.address, &self.consul) {
             // Consul is of use to others, so they must reach it.
-            Address::Default => match &self.consul {
-                Some(consul) => any_port(consul::connect(consul)?.local_addr()?.ip())?,
-                None => any_port(HOST)?,
-            },
-        };
-        Ok(Some(listener))
+            (Address::Default, Some(consul)) => {
+                any_port(consul::connect(consul)?.local_addr()?.ip()).map(Some)
+            }
+            (address, _) => address.bind(),
+        }
+    }
+}
+
+impl Address {
+    /// Binds it, if metrics are shown.
+    pub(crate) fn bind(&self) -> Result<Option<TcpListener>> {
+        match self {
+            Self::Nowhere => Ok(None),
+            Self::This(address) => TcpListener::bind(address)
+                .map(Some)
+                .with_context(|| format!("cannot listen on {address}; give another --metrics HOST:PORT")),
+            Self::Default => any_port(HOST).map(Some),
+        }
     }
 }
 

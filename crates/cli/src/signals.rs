@@ -3,7 +3,7 @@
 //! What must stay true: after the first signal, the command cleans up and ends. A second signal
 //! ends it at once.
 
-use std::{process, thread};
+use std::{fs, path::PathBuf, process, thread};
 
 use anyhow::{Context, Result};
 use signal_hook::{
@@ -19,11 +19,8 @@ const SIGNALLED: i32 = 128;
 /// it ignored.
 pub(crate) fn interrupt() -> Result<Interrupt> {
     let interrupt = Interrupt::never();
-    let hang_up = (!ignores_hang_up()).then_some(SIGHUP);
-    let mut signals =
-        Signals::new([SIGINT, SIGTERM].into_iter().chain(hang_up)).context("cannot listen to signals")?;
-    let set = interrupt.clone();
-    thread::Builder::new().name("sluice-signals".into()).spawn(move || {
+    let (mut signals, set) = (signals()?, interrupt.clone());
+    start(move || {
         for (number, signal) in signals.forever().enumerate() {
             if number > 0 {
                 process::exit(SIGNALLED + signal);
@@ -33,6 +30,28 @@ pub(crate) fn interrupt() -> Result<Interrupt> {
         }
     })?;
     Ok(interrupt)
+}
+
+/// Has these signals remove `file` before they end this process.
+pub(crate) fn remove_when_ended(file: PathBuf) -> Result<()> {
+    let mut signals = signals()?;
+    start(move || {
+        if let Some(signal) = signals.forever().next() {
+            // It may be complete and have another name by now.
+            let _ = fs::remove_file(file);
+            process::exit(SIGNALLED + signal);
+        }
+    })
+}
+
+fn signals() -> Result<Signals> {
+    let hang_up = (!ignores_hang_up()).then_some(SIGHUP);
+    Signals::new([SIGINT, SIGTERM].into_iter().chain(hang_up)).context("cannot listen to signals")
+}
+
+fn start(listen: impl FnOnce() + Send + 'static) -> Result<()> {
+    thread::Builder::new().name("sluice-signals".into()).spawn(listen)?;
+    Ok(())
 }
 
 /// Whether this process was started with SIGHUP ignored. The line `SigIgn` of proc_pid_status(5)

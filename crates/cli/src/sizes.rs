@@ -32,8 +32,15 @@ pub(crate) fn gib(text: &str) -> Result<u64, String> {
 }
 
 fn size(text: &str, unit: u64) -> Result<u64, String> {
+    let text = text.trim();
     parse_size(text, unit).ok_or_else(|| {
-        format!("{} is no size: write a number and K, M, G, T, P or E, such as 4M", text.trim())
+        let suffix = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+        let is_number = text.strip_suffix(suffix).is_some_and(|number| number.parse::<f64>().is_ok());
+        if is_number && parse_size(&format!("1{suffix}"), unit).is_some() {
+            format!("{text} is too large: a size is less than 8E")
+        } else {
+            format!("{text} is no size: write a number and K, M, G, T, P or E, such as 4M")
+        }
     })
 }
 
@@ -77,6 +84,18 @@ mod tests {
         for wrong in ["", "M", "1X", "1.2.3", "-1", "99999999E"] {
             assert!(mib(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_size_that_is_too_large_is_told_from_none() {
+        let large = "9".repeat(400);
+        for size in ["8E", "99999999999", "8589934592G", "7000000000000P", &large] {
+            assert!(gib(size).unwrap_err().contains("is too large"), "{size}");
+        }
+        for wrong in ["", "E", "9X", "1.2.3", "-9E", "9E9"] {
+            assert!(gib(wrong).unwrap_err().contains("is no size"), "{wrong}");
+        }
+        assert!(gib("7E").is_ok());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::Path,
-    process::Stdio,
+    process::{Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -14,6 +14,7 @@ use std::{
     thread,
 };
 
+use rustix::process::{Pid, Signal, kill_process};
 use sluice_dump::{
     DumpOptions, LoadOptions, LocalCopy, binary, dump_binary, dump_json, load_binary, load_json,
 };
@@ -65,6 +66,54 @@ fn a_full_disk() {
         &fails(&["dump", &volume.meta, "/no/such/folder/a.json"]),
         &["/no/such/folder/a.json", "No such file"],
     );
+}
+
+#[test]
+fn a_symbolic_link_is_followed() {
+    let volume = Volume::new(&[]);
+    fs::create_dir(volume.path("there")).expect("made");
+    let place = |name: &str| volume.path(name).display().to_string();
+    let is_dump = |name: &str| says(&fs::read_to_string(volume.path(name)).expect(name), &["FSTree"]);
+    let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, volume.path(name)).expect("linked");
+    fs::write(volume.path("there/old.json"), "old").expect("written");
+    link("there/old.json", "link.json");
+    link("link.json", "chain.json");
+    link("there/new.json", "dangling.json");
+    link("loop.json", "loop.json");
+    for (name, target) in [("chain.json", "there/old.json"), ("dangling.json", "there/new.json")] {
+        ok(&["dump", &volume.meta, &place(name)]);
+        is_dump(target);
+        assert!(fs::symlink_metadata(volume.path(name)).expect("there").is_symlink(), "{name}");
+    }
+    assert_eq!(fs::read_dir(volume.path("there")).expect("listed").count(), 2);
+    says(&fails(&["dump", &volume.meta, &place("loop.json")]), &["too many symbolic links"]);
+    for command in ["dump", "load"] {
+        says(&fails(&[command, "--threads", "0", &volume.meta, &place("chain.json")]), &["--threads"]);
+    }
+}
+
+#[test]
+fn a_signal_leaves_no_part_of_a_dump() {
+    let redis = server::redis().expect("redis-server is installed");
+    let volume = Volume::folder();
+    fs::create_dir(volume.path("dumps")).expect("made");
+    let names = || {
+        let names = fs::read_dir(volume.path("dumps")).expect("listed");
+        names.map(|entry| entry.expect("listed").file_name()).collect::<Vec<_>>()
+    };
+    // It never answers.
+    redis.signal("-STOP").expect("stopped");
+    for (signal, code) in [(Signal::TERM, 128 + 15), (Signal::INT, 128 + 2)] {
+        let mut command = sluice();
+        command.args(["dump", "--binary", &redis.url(1)]).arg(volume.path("dumps/meta.bin"));
+        let mut dump = command.stderr(Stdio::null()).spawn().expect("it starts");
+        support::until("the dump to begin", || names().len() == 1);
+        let pid = Pid::from_raw(dump.id().try_into().expect("a number")).expect("a process");
+        kill_process(pid, signal).expect("sent");
+        assert_eq!(dump.wait().expect("ended").code(), Some(code));
+        assert_eq!(names().len(), 0);
+    }
+    redis.signal("-CONT").expect("continued");
 }
 
 /// Each leaves a database without a volume, into which the whole dump is then loaded.
@@ -149,6 +198,91 @@ fn a_database_that_is_in_use() {
     }
     ok(&["dump", &volume.meta, &files[0]]);
     assert!(fs::read(&files[0]).expect("reads") == before, "the volume changed");
+}
+
+/// Names that each form keeps, and two that JuiceFS reads from neither.
+#[test]
+fn names_of_xattrs() {
+    const PLAIN: [&[u8]; 4] = [b"user.50%", b"user.%41", b"user.\"q\\", b"user.a b"];
+    const STRANGE: [&[u8]; 2] = [b"user.\xFF", b"user.\xFE"];
+    let volume = Volume::new(&[]);
+    let set = |name: &[u8]| {
+        let connection = rusqlite::Connection::open(volume.path("meta.db")).expect("opens");
+        let sql = "INSERT INTO jfs_xattr (inode, name, value) VALUES (1, CAST(?1 AS TEXT), ?1)";
+        connection.execute(sql, [name]).expect("runs");
+    };
+    let stored = |database: &str| {
+        let connection = rusqlite::Connection::open(volume.path(database)).expect("opens");
+        let sql = "SELECT CAST(name AS BLOB) FROM jfs_xattr ORDER BY name";
+        let mut statement = connection.prepare(sql).expect("prepared");
+        let names = statement.query_map([], |row| row.get::<_, Vec<u8>>(0)).expect("runs");
+        names.collect::<Result<Vec<_>, _>>().expect("read")
+    };
+    let sorted = |names: &[&[u8]]| {
+        let mut names: Vec<Vec<u8>> = names.iter().map(|name| name.to_vec()).collect();
+        names.sort_unstable();
+        names
+    };
+    let place = |name: &str| volume.path(name).display().to_string();
+    // Dumps with one program, and loads with another.
+    let mut round = 0;
+    let mut moved = |[from, to]: [&Path; 2], flags: &[&str], names: &[Vec<u8>]| {
+        round += 1;
+        let (dump, database) = (place(&format!("dump{round}")), format!("loaded{round}.db"));
+        let meta = url(&volume, &database);
+        let mut said = String::new();
+        for (program, command, url) in [(from, "dump", &volume.meta), (to, "load", &meta)] {
+            let output = Command::new(program).arg(command).args(flags).args([url, &dump]).output();
+            let output = output.expect("it starts");
+            said += &String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{command} {flags:?}: {said}");
+        }
+        assert_eq!(stored(&database), names, "{from:?} {to:?} {flags:?}");
+        said
+    };
+    let ours = Path::new(env!("CARGO_BIN_EXE_sluice"));
+    let theirs = std::env::var("JUICEFS").ok();
+    let theirs = theirs.as_deref().map(Path::new);
+    PLAIN.iter().copied().for_each(set);
+    for flags in [&[][..], &["--binary"]] {
+        for pair in [Some([ours, ours]), theirs.map(|it| [ours, it]), theirs.map(|it| [it, ours])] {
+            let said = pair.map(|pair| moved(pair, flags, &sorted(&PLAIN))).unwrap_or_default();
+            assert!(!said.contains("UTF-8"), "{said}");
+        }
+    }
+    STRANGE.iter().copied().for_each(set);
+    let all = sorted(&[&PLAIN[..], &STRANGE].concat());
+    assert!(!moved([ours, ours], &[], &all).contains("UTF-8"));
+    let said = moved([ours, ours], &["--binary"], &all);
+    says(&said, &["node 1 has", "JuiceFS refuses"]);
+    assert_eq!(said.matches("UTF-8").count(), 1, "{said}");
+    if let Some(theirs) = theirs {
+        let escaped: [&[u8]; 2] = [b"user.%FF", b"user.%FE"];
+        moved([ours, theirs], &[], &sorted(&[&PLAIN[..], &escaped].concat()));
+    }
+}
+
+#[test]
+fn a_database_with_keys_of_others() {
+    let redis = server::redis().expect("redis-server is installed");
+    let (volume, files) = dumped();
+    let objects = volume.path("others").display().to_string();
+    let format = |meta: &str, name: &str| ["format", "--bucket", &objects, meta, name].map(String::from);
+    let refused =
+        |arguments: &[&str]| says(&fails(arguments), &["the key `theirs`", "FLUSHDB", "another number"]);
+    redis.command_in(1, &["SET", "theirs", "1"]).expect("redis answers");
+    let meta = redis.url(1);
+    refused(&format(&meta, "another").each_ref().map(String::as_str));
+    for file in &files {
+        refused(&["load", &meta, file]);
+    }
+    says(&fails(&["status", &meta]), &["no volume"]);
+    redis.command_in(1, &["DEL", "theirs"]).expect("redis answers");
+    // A database may get them later.
+    ok(&["load", &meta, &files[0]]);
+    redis.command_in(1, &["SET", "theirs", "1"]).expect("redis answers");
+    ok(&["format", "--trash-days", "3", &meta, "testvol"]);
+    ok(&format(&redis.url(2), "another").each_ref().map(String::as_str));
 }
 
 #[test]

@@ -61,13 +61,17 @@ fn read_all(mount: &Path) {
     }
 }
 
-/// `status --more` shows what each member served. A member says where its metrics are with its
-/// first heartbeat.
+/// What `status --more` shows of the members.
+fn members_of(volume: &Volume) -> Vec<serde_json::Value> {
+    let status: serde_json::Value =
+        serde_json::from_str(&ok(&["status", "--more", &volume.meta])).expect("status prints JSON");
+    status["CacheGroups"].as_array().expect("the members").clone()
+}
+
+/// `status --more` shows what each member served.
 fn hit_rates_are_shown(volume: &Volume, members: usize) {
-    until("the members say where their metrics are", || {
-        let status = ok(&["status", "--more", &volume.meta]);
-        let status: serde_json::Value = serde_json::from_str(&status).expect("status prints JSON");
-        let shown = status["CacheGroups"].as_array().expect("the members");
+    until("the members served others", || {
+        let shown = members_of(volume);
         assert_eq!(shown.len(), members, "{shown:?}");
         let rates: Vec<f64> = shown.iter().filter_map(|member| member["HitRate"].as_f64()).collect();
         assert!(rates.iter().all(|rate| *rate > 0.0 && *rate < 1.0), "{shown:?}");
@@ -82,6 +86,9 @@ fn the_object_store_is_read_once_however_many_mounts_read() {
     }
     let mut volume = volume();
     let members = [member(&mut volume, "a", &[]), member(&mut volume, "b", &[])];
+    // Their metrics are known before their first heartbeat.
+    let shown = members_of(&volume);
+    assert!(shown.iter().all(|member| member["NoMetrics"].is_null()), "{shown:?}");
     let takers = [1, 2, 3].map(|n| taker(&mut volume, &format!("taker{n}")));
     std::thread::scope(|scope| takers.iter().for_each(|mount| drop(scope.spawn(|| read_all(mount)))));
     let all: f64 = (0..FILES).map(|file| content(file).len() as f64).sum();
@@ -197,5 +204,12 @@ fn flags_that_cannot_be_are_refused() {
     let said = refused(&["--cache-group", "g", "--group-network", "10.0.0.0/40"]);
     assert!(said.contains("is no network"), "{said}");
     let said = refused(&["--cache-group", ""]);
-    assert!(said.contains("--cache-group needs a name"), "{said}");
+    assert!(said.contains("the group needs a name"), "{said}");
+    let said = refused(&["--cache-group", "two\nlines"]);
+    assert!(said.contains("\"two\\nlines\" has control characters"), "{said}");
+    let said = refused(&["--cache-group", &"n".repeat(256)]);
+    assert!(said.contains("256 bytes"), "{said}");
+    let idle = ["--read-only", "--cache-group", "g", "--group-weight", "7", "-o", "no_such_option"];
+    let said = refused(&idle);
+    assert!(said.contains("--group-weight has no effect: a read-only mount gives"), "{said}");
 }

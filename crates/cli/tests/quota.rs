@@ -77,6 +77,14 @@ fn what_drifted_is_found_and_repaired() {
         ok(&["quota", "check", meta, "--path", "/a/b", "--repair"]);
         let checked = ok(&["quota", "check", meta, "--path", "/a/b"]);
         assert_eq!(line(&checked, "/a/b")[5], "0");
+        // Rounded, both are the same.
+        let used = (5 << 30) + 1;
+        volume.forge(
+            &format!("UPDATE jfs_dir_quota SET used_space = {used}"),
+            &["HSET", "dirQuotaUsedSpace", "3", &used.to_string()],
+        );
+        let said = fails(&["quota", "check", meta, "--path", "/a/b"]);
+        assert!(said.contains(&format!("({used} bytes)")) && said.contains("(0 bytes)"), "{said}");
     }
 }
 
@@ -92,6 +100,8 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
         (&["--path", "/"], "nothing to set"),
         (&["--path", "/", "--inodes", "-1"], "no number of inodes"),
         (&["--path", "/", "--capacity", "-1"], "no size"),
+        (&["--path", "/", "--capacity", "99999999999"], "too large"),
+        (&["--path", "/", "--inodes", "99999999999999999999"], "too large"),
         (&["--uid", "-1", "--inodes", "1"], "no id"),
         (&["--uid", "0", "--inodes", "1"], "superuser"),
         (&["--gid", "4294967296", "--inodes", "1"], "no id"),

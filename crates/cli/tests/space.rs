@@ -274,14 +274,19 @@ fn bad_input_and_a_store_that_is_away_are_told() {
     assert!(
         String::from_utf8_lossy(&output.stderr).contains("JFS_GC_SKIPPEDTIME=soon is no number of seconds")
     );
+    // Although so little fits into memory.
+    let said = fails(&["gc", "--external-sort-dir", "/nowhere", &volume.meta]);
+    assert!(said.contains("cannot sort in /nowhere") && said.contains("--external-sort-dir"), "{said}");
+    // What stands for the volume's marker cannot be looked at: too many links lead to it.
+    let marker = volume.path("objects/testvol/juicefs_uuid");
+    fs::remove_file(&marker).expect("removed");
+    let said = fails(&["gc", &volume.meta]);
+    assert!(said.contains("there is no object of the volume, not even juicefs_uuid"), "{said}");
+    std::os::unix::fs::symlink("juicefs_uuid", &marker).expect("linked");
+    let said = fails(&["gc", "--io-retries", "1", &volume.meta]);
+    assert!(said.contains("whether juicefs_uuid is there is not known"), "{said}");
+    fs::remove_file(&marker).expect("removed");
     plant(&volume, 5, 5);
-    let output = sluice()
-        .args(["gc", "--external-sort-dir", "/nowhere", &volume.meta])
-        .envs([("SLUICE_SORT_BYTES", "0"), ("JFS_GC_SKIPPEDTIME", "0")])
-        .output()
-        .expect("runs");
-    // A single record needs no file.
-    assert!(output.status.success());
     let away = "http://127.0.0.1:1/bucket";
     let said =
         fails(&["gc", "--delete", "--storage", "s3", "--bucket", away, "--io-retries", "1", &volume.meta]);
@@ -366,6 +371,34 @@ fn a_destroyed_volume_leaves_nothing_and_takes_nothing_else_along() {
 fn hours(point: &Path) -> Vec<String> {
     let hours = fs::read_dir(point.join(".trash")).expect("listed").filter_map(Result::ok);
     hours.map(|hour| hour.file_name().to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn a_name_that_was_cut_is_told_whatever_else_is() {
+    if no_fuse() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let mut volume = Volume::new(&["--trash-days", "1"]);
+    let point = volume.mount("mnt", &[]);
+    let names: Vec<String> = (0..30).map(|number| format!("file{number}")).collect();
+    let long = "n".repeat(252);
+    for name in names.iter().chain([&long]) {
+        fs::write(point.join(name), "old").expect("written");
+    }
+    for name in names.iter().chain([&long]) {
+        fs::remove_file(point.join(name)).expect("removed");
+    }
+    for name in &names {
+        fs::write(point.join(name), "new").expect("written");
+    }
+    let all = hours(&point);
+    let arguments: Vec<&str> =
+        ["restore", &volume.meta, "--put-back"].into_iter().chain(all.iter().map(String::as_str)).collect();
+    let said = fails(&arguments);
+    assert!(said.contains("the end of its name may be lost"), "{said}");
+    assert!(said.contains("(1 with names that may be cut)"), "{said}");
+    assert!((20..30).contains(&said.matches("something of that name exists").count()), "{said}");
+    volume.umount(&point);
 }
 
 #[test]

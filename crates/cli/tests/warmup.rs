@@ -77,6 +77,25 @@ fn what_is_warm_needs_no_object_store() {
 }
 
 #[test]
+fn a_cache_directory_that_was_removed_is_filled_again() {
+    if no_fuse() {
+        return;
+    }
+    let (mut volume, point) = volume();
+    let tree = text(&point.join("tree"));
+    ok(&["warmup", &tree]);
+    fs::remove_dir_all(volume.path("cache")).expect("removed");
+    assert!(ok(&["warmup", "--check", &tree]).contains("2 files: 0 B of 128.00 KiB (0.0%) cached"));
+    ok(&["warmup", &tree]);
+    fs::remove_dir_all(volume.path("cache")).expect("removed");
+    // Without a look in between.
+    assert!(ok(&["warmup", &tree]).contains("warmed up 128.00 KiB of 2 files"));
+    fs::rename(volume.path("objects/testvol/chunks"), volume.path("away")).expect("moved");
+    assert_eq!(read(&point.join("tree/large")).expect("read"), vec![7; 128 << 10]);
+    volume.umount(&point);
+}
+
+#[test]
 fn paths_come_from_a_file_and_lead_anywhere_in_the_mount() {
     if no_fuse() {
         return;

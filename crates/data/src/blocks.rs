@@ -331,6 +331,13 @@ impl BlockStore {
         self.staging.as_ref().and_then(|staging| staging.location(key))
     }
 
+    /// Drops the blocks of cache directories that somebody removed.
+    pub(crate) fn notice_removal(&self) {
+        if let Some(disk) = &self.disk {
+            disk.notice_removal();
+        }
+    }
+
     /// Where `key` is cached: the directory of its local file, or `memory` if there are no cache
     /// directories.
     pub(crate) fn location(&self, key: BlockKey) -> Option<&Path> {

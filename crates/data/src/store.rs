@@ -258,6 +258,12 @@ impl DataStore {
         Ok(self.blocks.warm_here(block, interrupt)?)
     }
 
+    /// Drops the blocks of cache directories that somebody removed. Until this call, they seem to
+    /// be cached.
+    pub fn notice_removal(&self) {
+        self.blocks.notice_removal();
+    }
+
     /// Where `block` is cached: the directory of its local file, or `memory` if there are no cache
     /// directories. A block that waits for its upload counts.
     pub fn location(&self, block: BlockKey) -> Option<&Path> {

@@ -79,12 +79,30 @@ pub fn dump_binary<W: Write>(
         Segment::of_log(log.last, &log.lines).iter().try_for_each(|segment| writer.append(segment))
     };
     // Records are encoded here, so that a lane asks for its next page at once.
+    let mut is_warned = false;
     read_all(source, lanes, read_head, progress, |rows| {
         write_head(&mut writer)?;
+        is_warned = is_warned || warns_of_name(&rows);
         Segment::of(rows).iter().try_for_each(|segment| writer.append(segment))
     })?;
     write_head(&mut writer)?;
     writer.finish()
+}
+
+/// Warns of a name that this program loads and JuiceFS does not, if there is one.
+fn warns_of_name(rows: &[Row]) -> bool {
+    let strange = rows.iter().find_map(|row| match row {
+        Row::Xattr(ino, name, _) if std::str::from_utf8(name).is_err() => Some((ino, name)),
+        _ => None,
+    });
+    if let Some((ino, name)) = strange {
+        tracing::warn!(
+            "node {ino} has the extended attribute `{}`, whose name is not UTF-8: JuiceFS refuses to load this binary \
+             dump, Sluice loads it. JuiceFS loads a JSON dump",
+            name.escape_ascii()
+        );
+    }
+    strange.is_some()
 }
 
 /// The setting, the counters, and files without links that are open.

@@ -25,6 +25,7 @@ pub(crate) fn prepare(engine: &dyn Engine) -> Result<(), DumpError> {
         return Err(DumpError::NotEmpty);
     }
     if engine.read(&[cut_off])? == [Found::Row(None)] {
+        engine.check_vacant()?;
         let mut from = None;
         loop {
             let nodes = engine.scan(Scan::Nodes, from.as_ref(), PAGE)?;

@@ -11,7 +11,7 @@ use sluice_meta::{
     engine::LogLine,
     schema::{Counter, QuotaKey},
 };
-use sluice_types::{Ino, Slice};
+use sluice_types::{Ino, Name, Slice};
 
 fn fixture(packed: &[u8]) -> String {
     let mut text = String::new();
@@ -152,4 +152,53 @@ fn lines_of_the_change_log_are_written_and_passed_over() {
     let line = serde_json::json!({"version": 12, "entry": "1.000000000|RMDIR(1,a\"b,0):7|(1,2)"});
     assert_eq!(dump["ChangeLog"], serde_json::json!([line]));
     assert_eq!(read(&text).expect("read"), (without, events));
+}
+
+/// Names of extended attributes, and how JuiceFS writes them.
+const XATTRS: [(&[u8], &str); 6] = [
+    (b"user.50%", r#"{"name":"user.50%","value":""}"#),
+    (b"user.%41", r#"{"name":"user.%41","value":""}"#),
+    (b"user.\"q\\", r#"{"name":"user.\"q\\","value":""}"#),
+    (b"user.a b\n", r#"{"name":"user.a b\u000a","value":""}"#),
+    (b"user.\xC3\xBC\xEF\xBF\xBD", "{\"name\":\"user.\u{FC}\u{FFFD}\",\"value\":\"\"}"),
+    (b"user.<&>", r#"{"name":"user.\u003c\u0026\u003e","value":""}"#),
+];
+
+/// The dump with these extended attributes at the root.
+fn with_xattrs(names: &[&[u8]]) -> String {
+    let (head, mut events) = read(&tree()).expect("read");
+    let Event::Begin(_, root) = &mut events[0] else { panic!("no root") };
+    root.xattrs = names.iter().map(|name| (Name::stored(name), "".into())).collect();
+    write(&head, &events)
+}
+
+fn xattrs(dump: &str) -> Vec<Name> {
+    let (_, events) = read(dump).expect("read");
+    let Event::Begin(_, root) = &events[0] else { panic!("no root") };
+    root.xattrs.iter().map(|(name, _)| name.clone()).collect()
+}
+
+#[test]
+fn names_of_xattrs_are_plain_strings() {
+    for (name, theirs) in XATTRS {
+        let ours = with_xattrs(&[name]);
+        let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
+        assert_eq!(value(&ours)["FSTree"]["xattrs"], serde_json::json!([value(theirs)]));
+        let written = &ours[ours.find("{\"name\"").expect("a name")..];
+        let theirs = ours.replacen(&written[..=written.find('}').expect("an end")], theirs, 1);
+        for dump in [ours, theirs] {
+            assert_eq!(xattrs(&dump), [Name::stored(name)]);
+        }
+    }
+}
+
+#[test]
+fn a_name_of_an_xattr_that_is_not_utf_8_comes_back() {
+    let names: [&[u8]; 4] = [b"user.\xFF", b"user.\xFE", b"user.%FF", b"user.50%\xC3(\""];
+    let dump = with_xattrs(&names);
+    assert_eq!(xattrs(&dump), names.map(Name::stored));
+    // Whoever does not know the mark reads different names.
+    let value: serde_json::Value = serde_json::from_str(&dump).expect("JSON");
+    let read = |at: usize| value["FSTree"]["xattrs"][at]["name"].as_str().expect("a name");
+    assert_eq!([read(0), read(1), read(3)], ["user.%FF", "user.%FE", "user.50%25%C3(%22"]);
 }

@@ -141,6 +141,19 @@ impl<K: Kv> Engine for KvEngine<K> {
         true
     }
 
+    fn check_vacant(&self) -> Result<()> {
+        let kv = &*self.kv;
+        let volume = kv.volume();
+        let found =
+            look(volume, async { kv.range(&kv.begin().await?, &volume.keys.word(b""), 1, false).await })?;
+        let Some((key, _)) = found.first() else { return Ok(()) };
+        Err(volume.refused(format!(
+            "there is no volume below the prefix of the URL, but other keys, such as `{}`. A volume needs a prefix \
+             of its own: use another one, or delete these keys if nothing needs them",
+            volume.keys.shown(key)
+        )))
+    }
+
     fn remove_volume(&self) -> Result<()> {
         let kv = &*self.kv;
         let keys = &kv.volume().keys;

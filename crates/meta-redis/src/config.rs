@@ -47,10 +47,11 @@ pub struct Config {
 const MAX_OPEN: usize = 8;
 
 /// The options that have an effect, with hyphens or underscores, without the other names of
-/// go-redis.
+/// go-redis. Those of the client cache have one in `meta`.
 const OPTIONS: &str = "db, max_open_conns, max_idle_conns, max_idle_time, max_life_time, dial_timeout, read_timeout, \
                        write_timeout, wait-replicas, tls-ca-cert-file, tls-cert-file, tls-key-file, \
-                       tls-server-name, insecure-skip-verify";
+                       tls-server-name, insecure-skip-verify, client-cache, client-cache-size, \
+                       client-cache-expire, client-cache-preload";
 
 /// Options of JuiceFS and of go-redis that have no effect here: callers retry with their own time
 /// limits, and `meta` has the client cache.
@@ -239,7 +240,7 @@ mod tests {
             let error = Config::parse(&format!("redis://u:secret@h?{wrong}")).expect_err(wrong).to_string();
             let name = wrong.split('=').next().unwrap_or_default();
             assert!(error.contains(&format!("\"{name}\"")) && !error.contains("secret"), "{error}");
-            assert!(error.ends_with(OPTIONS), "{error}");
+            assert!(error.ends_with(OPTIONS) && error.contains("client-cache-preload"), "{error}");
         }
         for option in OPTIONS.split(", ").chain(IDLE.split(", ")) {
             let value = if option.ends_with("-file") { "/f" } else { "1" };

@@ -27,6 +27,7 @@ use crate::{
     read::{MAX_CHUNKS, Plan},
     scan, script,
     tracking::OwnChanges,
+    vacant,
     watch::{self, Listener},
 };
 
@@ -231,6 +232,10 @@ impl Engine for RedisEngine {
     /// A commit is visible before the replicas have it.
     fn harden(&self) -> Result<(), EngineError> {
         self.pool.harden(&self.keys()?.cells(&Key::Counter(Counter::DirMoves))[0].key)
+    }
+
+    fn check_vacant(&self) -> Result<(), EngineError> {
+        vacant::check(&self.pool, self.keys()?)
     }
 
     /// A database without a prefix contains nothing but the volume, as the format requires.

@@ -26,6 +26,7 @@ mod read;
 mod scan;
 mod script;
 mod tracking;
+mod vacant;
 mod watch;
 mod wire;
 

@@ -230,3 +230,19 @@ fn a_node_that_dies_under_load_is_replaced_by_its_replica() {
     // Replication is asynchronous: of what was acknowledged the last may be gone, and nothing else.
     println!("lost: {:?} of {made:?}", load::lost(&store, &made));
 }
+
+#[test]
+fn only_keys_with_the_prefix_of_a_volume_are_in_its_way() {
+    let db = volume();
+    let engine = open(&CLUSTER.url(db));
+    let owner = CLUSTER.owner(db).expect("an owner");
+    let client = redis::Client::open(CLUSTER.nodes[owner].url(0)).expect("valid");
+    let mut connection = client.get_connection().expect("up");
+    let mut set = |key: String| connection.set::<_, _, ()>(key, 1).expect("up");
+    // In the same slot, and not of the volume.
+    set(format!("other{{{db}}}"));
+    engine.check_vacant().expect("nothing of it is there");
+    set(format!("{{{db}}}mine"));
+    let Err(EngineError::Refused { reason, .. }) = engine.check_vacant() else { panic!("accepted") };
+    assert!(reason.contains(&format!("the key `{{{db}}}mine`")) && !reason.contains("FLUSHDB"), "{reason}");
+}

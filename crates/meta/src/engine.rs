@@ -389,6 +389,15 @@ pub trait Engine: Send + Sync + 'static {
         Ok(())
     }
 
+    /// Checks that a database without settings of a volume holds nothing else that
+    /// [`Self::remove_volume`] would remove with the volume.
+    ///
+    /// # Errors
+    /// [`EngineError::Refused`] names what is there, and says what to do.
+    fn check_vacant(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
     /// Removes all records of the volume, those of other programs of the format included, and the
     /// tables that hold them. The settings go last, so that it can be begun again after a failure.
     /// Not one trip, but as many as it takes; nobody may use the volume meanwhile.

@@ -40,8 +40,12 @@ impl Meta {
     /// Makes an empty volume.
     ///
     /// # Errors
-    /// [`OpenError::Occupied`] if there is one.
+    /// [`OpenError::Occupied`] if there is one. [`EngineError::Refused`] if the database holds
+    /// something else ([`Engine::check_vacant`]).
     pub fn format(engine: &dyn Engine, format: &VolumeFormat, now: Time) -> Result<(), OpenError> {
+        if Self::load_setting(engine)?.is_none() {
+            engine.check_vacant()?;
+        }
         Self::write_setting(engine, None, format, now)
     }
 

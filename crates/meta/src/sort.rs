@@ -33,6 +33,14 @@ impl SortSpace {
     /// Bytes in memory where nothing else is known: a check has up to eight sorts at once.
     pub const BYTES: usize = 16 << 20;
 
+    /// Checks that files can be made in the folder.
+    ///
+    /// # Errors
+    /// The folder, and why not.
+    pub fn check(&self) -> Result<(), SortError> {
+        tempfile::tempfile_in(&self.dir).map(drop).map_err(|source| self.failed(source))
+    }
+
     fn failed(&self, source: io::Error) -> SortError {
         SortError { dir: self.dir.clone(), source }
     }

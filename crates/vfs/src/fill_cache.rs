@@ -119,6 +119,7 @@ impl Vfs {
         threads: usize,
         action: CacheAction,
     ) -> FsResult<Answer> {
+        self.data().notice_removal();
         let filling = Filling { vfs: self, asker, action, counts: Counts::default() };
         let first = paths.into_iter().rev().map(Work::Path).collect();
         let done = work_off(first, threads.clamp(1, MAX_THREADS), |work, more| filling.visit(work, more));

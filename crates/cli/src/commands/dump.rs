@@ -1,6 +1,7 @@
 //! `sluice dump`: the metadata of a volume as a file.
 //!
-//! What must stay true: the file gets its name only when it is complete.
+//! What must stay true: the file gets its name only when it is complete. A signal leaves nothing
+//! behind.
 
 use std::{
     fs::{self, File},
@@ -9,13 +10,13 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use sluice_dump::{DumpOptions, LocalCopy, Packing, dump_binary, dump_json, is_faster_by_copy};
 use sluice_meta::{Meta, Options, engine::Engine};
 use sluice_types::Ino;
 
-use crate::{engines, progress::Progress, synced_file::SyncedFile, temporary, tree};
+use crate::{engines, progress::Progress, signals, synced_file::SyncedFile, temporary, tree};
 
 /// Write the metadata of a volume to a file
 ///
@@ -50,6 +51,7 @@ pub(crate) struct Dump {
 
 impl Dump {
     pub(crate) fn run(self) -> Result<ExitCode> {
+        ensure!(self.threads > 0, "--threads has to be at least 1");
         if self.fast {
             tracing::warn!("--fast has no effect: a dump is always fast and takes little memory");
         }
@@ -112,6 +114,23 @@ impl Dump {
     }
 }
 
+/// Symbolic links that a name may lead through, as in the kernel.
+const MAX_LINKS: usize = 40;
+
+/// The file that `file` leads to through symbolic links, as a shell would write it. It need not be
+/// there.
+fn target_of(file: &Path) -> Result<PathBuf> {
+    let mut target = file.to_owned();
+    for _ in 0..MAX_LINKS {
+        match fs::read_link(&target) {
+            // What is relative begins at the directory of the link.
+            Ok(to) => target = target.parent().unwrap_or(Path::new("")).join(to),
+            Err(_) => return Ok(target),
+        }
+    }
+    bail!("{} leads through too many symbolic links", file.display())
+}
+
 /// Has `write` fill a new file, which gets its name in the end, or a device or a pipe that is
 /// there.
 fn to_file(file: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
@@ -125,11 +144,14 @@ fn to_file(file: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Res
         let filled = opened.map_err(Into::into).and_then(|out| fill(out, Packing::of(&name), write));
         return filled.map(drop).with_context(|| format!("cannot write {}", file.display()));
     }
-    let part = file.with_file_name(format!(".{name}.{}.part", std::process::id()));
+    let target = target_of(file)?;
+    let last = target.file_name().with_context(|| format!("{} is no file", target.display()))?;
+    let part = target.with_file_name(format!(".{}.{}.part", last.to_string_lossy(), std::process::id()));
+    signals::remove_when_ended(part.clone())?;
     let filled = create(&part)
         .and_then(|out| fill(SyncedFile::new(out)?, Packing::of(&name), write))
         .and_then(|out| Ok(out.finish()?))
-        .and_then(|()| Ok(fs::rename(&part, file)?));
+        .and_then(|()| Ok(fs::rename(&part, &target)?));
     if filled.is_err() {
         // It may not even have been made.
         let _ = fs::remove_file(&part);

@@ -8,7 +8,7 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use sluice_dump::{LoadOptions, Packing, binary, load_binary, load_json};
 use sluice_object::crypto::{ObjectCipher, VolumeKey};
@@ -50,6 +50,7 @@ pub(crate) struct Load {
 
 impl Load {
     pub(crate) fn run(self) -> Result<ExitCode> {
+        ensure!(self.threads > 0, "--threads has to be at least 1");
         let file = if self.stat { Some(PathBuf::from(&self.meta_url)) } else { self.file.clone() };
         if self.stat && self.file.is_some() {
             bail!("--stat takes the dump alone; leave out META-URL");

@@ -202,6 +202,9 @@ impl Mount {
         self.store.unused(&mut unused);
         self.cache.unused(&mut unused);
         self.group.unused(&mut unused);
+        if self.is_read_only() {
+            self.group.unused_read_only(&mut unused);
+        }
         let stages = self.transfers.limits_stages() && !self.cache.writeback;
         unused.ineffective("--max-stage-write", stages, "--writeback");
         self.fuse.unused(&mut unused);
@@ -250,7 +253,11 @@ impl Mount {
             other => bail!("the guardian is of another version, and says what is not understood: {other:?}"),
         };
         let journal = Arc::new(journal);
+        // The process that served the mount before may still have the address.
+        let bound = if resumed.is_none() { self.metrics.bind() } else { None };
         let mut info = volume::session_info(&mountpoint.display().to_string());
+        let shown_at = bound.as_ref().and_then(|bound| bound.local_addr().ok());
+        info.metrics_addr = shown_at.map(|address| address.to_string()).unwrap_or_default();
         info.console_url = self.metrics.console_url.clone().unwrap_or_default();
         let options = Options {
             read_only: self.is_read_only(),
@@ -263,7 +270,12 @@ impl Mount {
         };
         let meta = Meta::open(engine, options)?;
         match self.prepare(&meta, &mountpoint, socket, journal) {
-            Ok(serving) => serve::serve(&serving, &mountpoint, resumed),
+            Ok(mut serving) => {
+                if let Some(exporter) = &mut serving.metrics {
+                    exporter.bound = bound.map(Arc::new);
+                }
+                serve::serve(&serving, &mountpoint, resumed)
+            }
             Err(error) => {
                 // A session that was taken up is for the next one.
                 if resumed.is_none() {

@@ -120,7 +120,13 @@ fn user(text: &str) -> Result<u32, String> {
 
 fn inodes(text: &str) -> Result<i64, String> {
     let number = text.parse().ok().filter(|number| *number >= 0);
-    number.ok_or_else(|| format!("{text} is no number of inodes: write one from 0 on, such as 1000"))
+    number.ok_or_else(|| {
+        if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+            format!("{text} is too large: the most is {}", i64::MAX)
+        } else {
+            format!("{text} is no number of inodes: write one from 0 on, such as 1000")
+        }
+    })
 }
 
 impl QuotaCommand {
@@ -325,11 +331,13 @@ fn tell(meta: &Meta, usage: &Usage, repaired: bool, agree: &mut Vec<(QuotaKey, Q
     if !same {
         let stored = usage.stored.unwrap_or_default();
         errln!(
-            "{}: on record are {} in {} inodes, counted were {} in {}",
+            "{}: on record are {} ({} bytes) in {} inodes, counted were {} ({} bytes) in {}",
             name(meta, usage.key)?,
             amount(stored.used_space),
+            stored.used_space,
             stored.used_inodes,
             amount(usage.counted.0),
+            usage.counted.0,
             usage.counted.1
         );
     }

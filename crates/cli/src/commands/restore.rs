@@ -29,7 +29,7 @@ use crate::{progress::Progress, signals, volume};
 
 /// Names that are moved together.
 const TOGETHER: usize = 1000;
-/// Names of an hour about which a line each is written.
+/// Names of an hour about which a line each is written, and as many whose end may be lost.
 const MOST_LINES: u64 = 20;
 
 /// Rebuild trees in the trash, or put them back
@@ -60,6 +60,8 @@ pub(crate) struct Restore {
 #[derive(Default)]
 struct Tally {
     moved: u64,
+    /// Of those that moved, the ones whose end may be lost.
+    cut: u64,
     waiting: u64,
     conflicts: u64,
     failed: u64,
@@ -74,8 +76,10 @@ struct Hour<'a> {
     put_back: bool,
     interrupt: &'a Interrupt,
     progress: &'a Progress,
-    /// Lines about single names, so far.
-    lines: Cell<u64>,
+    /// Names that did not move, so far.
+    stayed: Cell<u64>,
+    /// Names whose end may be lost, so far.
+    cut: Cell<u64>,
 }
 
 impl Restore {
@@ -121,8 +125,8 @@ impl Restore {
         };
         let dirs =
             if self.put_back { Vec::new() } else { dirs_in(meta, ino, interrupt).with_context(failed)? };
-        let hour =
-            Hour { meta, ino, dirs, put_back: self.put_back, interrupt, progress, lines: Cell::new(0) };
+        let [stayed, cut] = [0, 0].map(Cell::new);
+        let hour = Hour { meta, ino, dirs, put_back: self.put_back, interrupt, progress, stayed, cut };
         hour.restore().with_context(failed)
     }
 
@@ -130,8 +134,9 @@ impl Restore {
         let done = if self.put_back { "restored" } else { "rebuilt" };
         let waiting =
             if self.put_back { String::new() } else { format!(", {} need --put-back", tally.waiting) };
-        let Tally { moved, conflicts, failed, .. } = *tally;
-        outln!("{hour}: {done} {moved} entries{waiting}, {conflicts} conflicts, {failed} failed");
+        let Tally { moved, cut, conflicts, failed, .. } = *tally;
+        let cut = if cut > 0 { format!(" ({cut} with names that may be cut)") } else { String::new() };
+        outln!("{hour}: {done} {moved} entries{cut}{waiting}, {conflicts} conflicts, {failed} failed");
     }
 }
 
@@ -209,7 +214,7 @@ impl Hour<'_> {
                 }
                 Some(_) => tally.waiting += 1,
                 None => {
-                    self.tell(name, "its name does not say where it was");
+                    self.tell(&self.stayed, name, "its name does not say where it was");
                     tally.failed += 1;
                 }
             }
@@ -227,21 +232,27 @@ impl Hour<'_> {
                 Ok(_) => {
                     tally.moved += 1;
                     if name.len() == MAX_NAME {
-                        self.tell(name, "restored, but the end of its name may be lost: the trash cuts it");
+                        tally.cut += 1;
+                        let what = "restored, but the end of its name may be lost: the trash cuts it";
+                        self.tell(&self.cut, name, what);
                     }
                 }
                 Err(FsError::Exists) => {
-                    self.tell(name, "something of that name exists; rename that and try again");
+                    self.tell(&self.stayed, name, "something of that name exists; rename that and try again");
                     tally.conflicts += 1;
                 }
                 Err(FsError::NotFound) => {
                     if self.is_there(name) {
-                        self.tell(name, "its directory does not exist any more; restore that first");
+                        self.tell(
+                            &self.stayed,
+                            name,
+                            "its directory does not exist any more; restore that first",
+                        );
                         tally.failed += 1;
                     }
                 }
                 Err(error) => {
-                    self.tell(name, &error.to_string());
+                    self.tell(&self.stayed, name, &error.to_string());
                     tally.failed += 1;
                 }
             }
@@ -254,9 +265,10 @@ impl Hour<'_> {
         !matches!(self.meta.read(&look, self.interrupt), Err(FsError::NotFound))
     }
 
-    fn tell(&self, name: &Name, what: &str) {
-        let line = self.lines.get();
-        self.lines.set(line + 1);
+    /// Writes a line about a name, unless there were enough of its kind, which `lines` counts.
+    fn tell(&self, lines: &Cell<u64>, name: &Name, what: &str) {
+        let line = lines.get();
+        lines.set(line + 1);
         match line {
             0..MOST_LINES => {}
             MOST_LINES => return self.progress.say("sluice: other names are counted, and not listed"),

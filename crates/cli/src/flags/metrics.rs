@@ -1,6 +1,6 @@
 //! Flags about the metrics of a mount.
 
-use std::{path::Path, time::Duration};
+use std::{net::TcpListener, path::Path, time::Duration};
 
 use clap::Args;
 use sluice_vfs::OWN_LABELS;
@@ -53,13 +53,24 @@ struct Labels(Vec<(String, String)>);
 impl MetricsFlags {
     /// What shows the metrics of a mount; `None` if nobody shall see them.
     pub(crate) fn exporter(&self, volume: &str, mountpoint: &Path) -> Option<Exporter> {
-        let address = self.metrics.clone().unwrap_or(Address::Default);
+        let address = self.address();
         if matches!(address, Address::Nowhere) {
             return None;
         }
         let labels = self.labels(volume, mountpoint);
         let (consul, mountpoint) = (self.consul.clone(), mountpoint.display().to_string());
-        Some(Exporter { address, labels, consul, mountpoint })
+        Some(Exporter { address, labels, consul, mountpoint, bound: None })
+    }
+
+    fn address(&self) -> Address {
+        self.metrics.clone().unwrap_or(Address::Default)
+    }
+
+    /// Where metrics will be shown, bound before the session is made, so that its record says so
+    /// from the beginning. `None` if Consul has to be asked first. A failure is told when they are
+    /// to be shown.
+    pub(crate) fn bind(&self) -> Option<TcpListener> {
+        if self.consul.is_some() { None } else { self.address().bind().ok().flatten() }
     }
 
     /// The labels of a mount.

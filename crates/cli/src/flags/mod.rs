@@ -49,6 +49,13 @@ impl UnusedFlags {
         }
     }
 
+    /// Warns of a flag if it was given and has no effect, and says why.
+    pub(crate) fn without_effect(&mut self, flag: &str, given: bool, why: &str) {
+        if given {
+            self.warned.push(format!("{flag} has no effect: {why}"));
+        }
+    }
+
     /// Refuses a flag if it was given, and says why it cannot work.
     pub(crate) fn refuse(&mut self, flag: &'static str, given: bool, why: &str) {
         self.checked.push(flag);

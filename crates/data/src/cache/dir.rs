@@ -216,6 +216,23 @@ impl Dir {
         file::each_block(&self.root, |path, key| self.found(path, key));
     }
 
+    /// Drops the blocks of a directory that somebody removed. A scan finds single files that went.
+    pub(super) fn notice_removal(&self) {
+        if self.root.exists() {
+            return;
+        }
+        let known = self.index.lock().keys();
+        if !known.is_empty() {
+            tracing::warn!(dir = %self.root.display(), "the cache directory was removed, and what it held is dropped");
+        }
+        for key in known {
+            // Some may have been written again meanwhile.
+            if !self.path(key).exists() {
+                self.remove(key);
+            }
+        }
+    }
+
     /// Drops blocks that were not used for as long as `expiry` says.
     fn expire(&self, expiry: &mut Expiry, now: Instant) {
         let Some(tick) = expiry.look(now, self.index.lock().tick()) else { return };

@@ -97,6 +97,11 @@ impl DiskCache {
         self.contains(key) || self.home(key).waiting(key).is_some()
     }
 
+    /// Drops the blocks of directories that somebody removed.
+    pub(crate) fn notice_removal(&self) {
+        self.dirs.iter().for_each(|dir| dir.notice_removal());
+    }
+
     pub(crate) fn contains(&self, key: BlockKey) -> bool {
         self.location(key).is_some()
     }

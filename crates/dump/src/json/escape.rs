@@ -1,4 +1,6 @@
 //! Names, link targets and values as text: `%XX` stands for a byte.
+//!
+//! Names of extended attributes are plain JSON strings instead, as JuiceFS writes them.
 
 /// Appends `bytes`; what is no UTF-8, no visible character or special in JSON becomes `%XX`.
 pub(super) fn escape(bytes: &[u8], out: &mut Vec<u8>) {
@@ -12,6 +14,17 @@ pub(super) fn escape(bytes: &[u8], out: &mut Vec<u8>) {
         }
         for byte in chunk.invalid() {
             escape_byte(*byte, out);
+        }
+    }
+}
+
+/// Appends `text` as it stands in a plain JSON string: only what JSON requires is escaped.
+pub(super) fn escape_plain(text: &str, out: &mut Vec<u8>) {
+    for byte in text.bytes() {
+        match byte {
+            b'"' | b'\\' => out.extend([b'\\', byte]),
+            0..b' ' => out.extend(format!("\\u{byte:04x}").bytes()),
+            _ => out.push(byte),
         }
     }
 }
@@ -54,6 +67,15 @@ mod tests {
             assert!(!text.contains(['"', '\\', '\n', ' ']));
             assert_eq!(unescape(&text), bytes);
         }
+    }
+
+    #[test]
+    fn a_plain_string_is_json() {
+        let all: String = (0..=0x2FF).filter_map(char::from_u32).chain("\u{FFFD}\u{1F600}".chars()).collect();
+        let mut text = vec![b'"'];
+        escape_plain(&all, &mut text);
+        text.push(b'"');
+        assert_eq!(serde_json::from_slice::<String>(&text).expect("JSON"), all);
     }
 
     #[test]

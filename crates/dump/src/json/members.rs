@@ -113,14 +113,20 @@ impl Attributes {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Xattr {
     name: String,
+    /// Whether the name is escaped, because it is not UTF-8. JuiceFS neither writes nor reads this.
+    #[serde(default)]
+    name_escaped: bool,
     value: String,
 }
 
 impl Xattr {
     pub(super) fn pair(&self) -> (Name, bytes::Bytes) {
-        (Name::stored(&unescape(&self.name)), unescape(&self.value).into())
+        let escaped = self.name_escaped.then(|| unescape(&self.name));
+        let name = Name::stored(escaped.as_deref().unwrap_or(self.name.as_bytes()));
+        (name, unescape(&self.value).into())
     }
 }
 

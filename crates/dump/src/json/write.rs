@@ -8,7 +8,10 @@ use sluice_meta::{
 };
 use sluice_types::{Attr, FileType, Name, Slice};
 
-use super::{COUNTERS, Head, KINDS, Node, Tree, escape::escape};
+use super::{
+    COUNTERS, Head, KINDS, Node, Tree,
+    escape::{escape, escape_plain},
+};
 use crate::DumpError;
 
 /// Bytes that are collected before they are written.
@@ -184,7 +187,7 @@ impl<W: Write> Writer<W> {
             self.text(",\"xattrs\":[");
             self.list(&node.xattrs, |own, (name, value)| {
                 own.text("{\"name\":");
-                own.quoted(name);
+                own.xattr_name(name);
                 own.text(",\"value\":");
                 own.quoted(value);
                 own.text("}");
@@ -286,6 +289,18 @@ impl<W: Write> Writer<W> {
 
     fn number(&mut self, number: impl itoa::Integer) {
         self.text(itoa::Buffer::new().format(number));
+    }
+
+    /// JuiceFS knows no escape for this name. Where there must be one, a member of our own says so.
+    fn xattr_name(&mut self, name: &[u8]) {
+        let Ok(name) = std::str::from_utf8(name) else {
+            self.quoted(name);
+            self.text(",\"nameEscaped\":true");
+            return;
+        };
+        self.text("\"");
+        escape_plain(name, &mut self.buffer);
+        self.text("\"");
     }
 
     fn quoted(&mut self, bytes: &[u8]) {

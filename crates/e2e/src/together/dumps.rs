@@ -6,6 +6,9 @@ use anyhow::{Context, ensure};
 use serde_json::Value;
 use std::path::Path;
 
+/// Names of extended attributes that only one of the two forms of escapes leaves as they are.
+const XATTRS: [&str; 4] = ["user.50%", "user.%41", "user.\"q\\", "user.a b"];
+
 /// Makes a volume with `make`, dumps it with both programs, and has each load what the other wrote.
 pub(super) fn run(
     [sluice, juicefs]: [&Path; 2],
@@ -15,7 +18,12 @@ pub(super) fn run(
 ) -> anyhow::Result<()> {
     let folder = tempfile::tempdir_in(within)?;
     let mut volume = Volume::new(sluice, engine, within, &["--enable-acl"])?;
-    both(&mut volume, [sluice, juicefs], |mounts| make(&mounts[0].join("tree")))?;
+    both(&mut volume, [sluice, juicefs], |mounts| {
+        let tree = mounts[0].join("tree");
+        make(&tree)?;
+        let set = |name| rustix::fs::setxattr(&tree, name, b"%41", rustix::fs::XattrFlags::empty());
+        Ok(XATTRS.into_iter().try_for_each(set)?)
+    })?;
     let meta = volume.meta.clone();
     let place = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
     let url = |name: &str| format!("sqlite3://{}", place(name));

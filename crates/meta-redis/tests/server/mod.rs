@@ -153,6 +153,9 @@ impl Engine for Owned {
     fn harden(&self) -> Result<(), EngineError> {
         self.engine.harden()
     }
+    fn check_vacant(&self) -> Result<(), EngineError> {
+        self.engine.check_vacant()
+    }
     fn remove_volume(&self) -> Result<(), EngineError> {
         self.engine.remove_volume()
     }

@@ -61,6 +61,7 @@ pub fn a_removed_volume_leaves_nothing(factory: &Factory<'_>) {
         store.insert(all.clone());
         store.engine.remove_volume().expect("removed");
         store.engine.remove_volume().expect("there is nothing left to remove");
+        store.engine.check_vacant().expect("nothing is left");
         store.engine.prepare().expect("prepare");
         for row in all {
             store.assert_row(&row.key(), None);

@@ -142,7 +142,7 @@ impl Fsck {
 
     fn check(&self, meta: &Arc<Meta>) -> Result<Counts> {
         let mut busy = Busy::since_now(meta, self.repair || self.sync_dir_stat)?;
-        let space = self.sort.space();
+        let space = self.sort.space()?;
         let mut report = self.survey(meta, &space)?;
         if self.repair || self.sync_dir_stat {
             report = self.put_right(meta, report, &space, &mut busy)?;

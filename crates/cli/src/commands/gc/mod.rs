@@ -165,7 +165,7 @@ impl Gc {
         let store = sluice_object::open(&config)?;
         let layout = volume::layout(&format)?;
         let runtime = volume::runtime()?;
-        Collector { args: self, meta, store, layout, runtime, interrupt, space: self.sort.space() }
+        Collector { args: self, meta, store, layout, runtime, interrupt, space: self.sort.space()? }
             .collect(oldest)
     }
 }

@@ -1,6 +1,6 @@
 //! The two inputs of the comparison: the existing objects, and the slices to which records refer.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail};
 use futures::TryStreamExt;
 use sluice_meta::{
     engine::Scan,
@@ -43,13 +43,25 @@ impl Collector<'_> {
                     None => found.scanned -= 1,
                 }
             }
-            let is_missing =
-                || async { matches!(self.store.head(UUID_OBJECT).await, Err(ObjectError::NotFound { .. })) };
             // A disk that is not mounted looks like an empty store.
-            ensure!(
-                found.scanned > 0 || !is_missing().await,
-                "there is no object of the volume, not even {UUID_OBJECT}; is its disk mounted?"
-            );
+            if found.scanned == 0 {
+                match self.store.head(UUID_OBJECT).await {
+                    Ok(_) => {}
+                    Err(ObjectError::NotFound { .. }) => {
+                        bail!(
+                            "there is no object of the volume, not even {UUID_OBJECT}; is its disk mounted?"
+                        )
+                    }
+                    Err(error) => {
+                        let unknown = || {
+                            format!(
+                                "there is no object of the volume, and whether {UUID_OBJECT} is there is not known"
+                            )
+                        };
+                        return Err(error).with_context(unknown);
+                    }
+                }
+            }
             Ok(objects.sorted()?)
         };
         let listed: Result<Sorted> = self.runtime.block_on(list);

@@ -159,6 +159,13 @@ fn warming_up_fills_the_caches_of_the_owners() {
         (from_store(&members) - read).abs() < f64::EPSILON
             && from_store(std::slice::from_ref(&taker)) < f64::EPSILON
     );
+    // What an owner lost is fetched again.
+    for name in ["cache-a", "cache-b"] {
+        fs::remove_dir_all(volume.path(name)).expect("removed");
+    }
+    ok(&["warmup", &taker.display().to_string()]);
+    let is_there = |name: &str| fs::read_dir(volume.path(name)).is_ok();
+    until("both to fill theirs", || is_there("cache-a") && is_there("cache-b"));
     for mount in members.iter().chain([&taker]) {
         volume.umount(mount);
     }

@@ -86,6 +86,7 @@ impl Blocks for Weak<DataStore> {
 
     fn warm(&self, block: BlockKey) -> Result<bool, String> {
         let store = self.upgrade().ok_or_else(gone)?;
+        store.notice_removal();
         store.warm_here(block, &Interrupt::never()).map_err(|error| error.to_string())
     }
 

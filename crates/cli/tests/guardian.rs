@@ -13,7 +13,7 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
-use sluice_testkit::fuse::no_fuse;
+use sluice_testkit::fuse::{no_fuse, no_rings};
 use support::{TIMEOUT, Volume, ends_well, is_dead, kill, mounted, ok, server, sluice, until};
 
 /// Mounts again where `point` is mounted.
@@ -203,11 +203,7 @@ fn what_cannot_take_over_leaves_the_old_one_serving() {
 /// What was in a ring is lost with its process, so nobody can take over.
 #[test]
 fn a_mount_over_io_uring_starts_anew() {
-    if no_fuse() {
-        return;
-    }
-    if !Path::new("/sys/module/fuse/parameters/enable_uring").exists() {
-        eprintln!("skipped: this kernel has no FUSE over io_uring");
+    if no_fuse() || no_rings() {
         return;
     }
     let mut volume = Volume::new(&[]);

@@ -4,7 +4,10 @@
 //! `SLUICE_TEST_NO_FUSE=1`, which states that this machine has no FUSE, lets the test pass without
 //! a check.
 
-use std::{env, fs::File};
+use std::{
+    env,
+    fs::{self, File},
+};
 
 /// Whether the machine is known to have no FUSE; the test that asks then ends.
 ///
@@ -24,4 +27,16 @@ pub fn no_fuse() -> bool {
         );
     }
     false
+}
+
+/// Whether the kernel has no FUSE over `io_uring`, which is switched on if it is off; the test that
+/// asks then ends, and says so.
+pub fn no_rings() -> bool {
+    const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+    let on =
+        fs::read_to_string(SWITCH).is_ok_and(|state| state.trim() == "Y") || fs::write(SWITCH, "Y").is_ok();
+    if !on {
+        eprintln!("skipped: this kernel has no FUSE over io_uring, or {SWITCH} cannot be set to Y");
+    }
+    !on
 }

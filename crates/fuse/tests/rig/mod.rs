@@ -17,6 +17,7 @@ use std::{
 
 use sluice_fuse::{Config, FileSystem, MountError, MountOptions, Session, SessionHandle};
 pub use sluice_testkit::fuse::no_fuse;
+use sluice_testkit::fuse::no_rings;
 use tempfile::TempDir;
 
 use crate::memfs::{Behaviour, MemFs};
@@ -91,17 +92,6 @@ pub fn over(transport: Transport, test: fn()) {
 /// Whether this test, or the test that started this program, is about rings.
 pub fn over_rings() -> bool {
     TRANSPORT.get() == Transport::Rings || env::var_os("PART_RINGS").is_some()
-}
-
-/// Whether the kernel has no FUSE over `io_uring`; says so.
-fn no_rings() -> bool {
-    const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
-    let on =
-        fs::read_to_string(SWITCH).is_ok_and(|state| state.trim() == "Y") || fs::write(SWITCH, "Y").is_ok();
-    if !on {
-        eprintln!("skipped: this kernel has no FUSE over io_uring, or {SWITCH} cannot be set to Y");
-    }
-    !on
 }
 
 /// Each test over both transports.

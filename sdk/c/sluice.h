@@ -95,6 +95,11 @@
 #define SLUICE_ACL_OTHER 32
 
 /**
+ * For sluice_set_quota: leave the limit as it is.
+ */
+#define SLUICE_KEEP_LIMIT 18446744073709551615ull
+
+/**
  * Sizes of a volume.
  */
 struct sluice_statvfs {
@@ -257,6 +262,28 @@ struct sluice_summary {
    * Directories that the user may not list. They are left out of the sums.
    */
   uint64_t denied;
+};
+
+/**
+ * Limits of a directory, a user or a group, and what is used.
+ */
+struct sluice_quota {
+  /**
+   * Bytes allowed, -1 for no limit.
+   */
+  int64_t max_space;
+  /**
+   * Inodes allowed, -1 for no limit.
+   */
+  int64_t max_inodes;
+  /**
+   * Bytes in use, in units of 4 KiB for each node.
+   */
+  int64_t used_space;
+  /**
+   * Inodes in use.
+   */
+  int64_t used_inodes;
 };
 
 #ifdef __cplusplus
@@ -569,6 +596,47 @@ int64_t sluice_clone(int64_t volume, const char *from, const char *to, int32_t p
  * Counts what is at a path and all below it.
  */
 int32_t sluice_summary(int64_t volume, const char *path, struct sluice_summary *summary);
+
+/**
+ * The quota of a directory (a path), of a user (`uid:N`) or of a group (`gid:N`): its limits and
+ * what is used. A directory counts what is below it, not itself. `-ENODATA` if there is no quota.
+ */
+int32_t sluice_quota(int64_t volume, const char *owner, struct sluice_quota *quota);
+
+/**
+ * The owners of all quotas that have a limit, as sluice_quota takes them, each with a NUL at its
+ * end. Returns the number of bytes; `-ERANGE` if they do not fit. With `size` 0 only the number is
+ * returned. For superusers.
+ */
+int64_t sluice_quota_owners(int64_t volume, char *buffer, size_t size);
+
+/**
+ * Sets the limits of a quota: bytes and inodes. 0 means no limit; `SLUICE_KEEP_LIMIT` leaves one
+ * as it is. The first limits of a directory count what is below it: node by node if `strict` is
+ * not 0, else by the sums that the volume keeps of each directory. If other clients have the
+ * volume open, this takes two of their heartbeats. For superusers.
+ */
+int32_t sluice_set_quota(int64_t volume,
+                         const char *owner,
+                         uint64_t space,
+                         uint64_t inodes,
+                         int32_t strict);
+
+/**
+ * Removes the limits of a quota. Returns 1, or 0 if there were none. For superusers.
+ */
+int32_t sluice_remove_quota(int64_t volume, const char *owner);
+
+/**
+ * Counts what a quota limits, as sluice_set_quota does: `counted` gets the limits and what was
+ * counted. If `repair` is not 0, a quota whose record says something else is corrected. Returns 1
+ * if it says something else, or 0. For superusers.
+ */
+int32_t sluice_check_quota(int64_t volume,
+                           const char *owner,
+                           int32_t repair,
+                           int32_t strict,
+                           struct sluice_quota *counted);
 
 #ifdef __cplusplus
 }  // extern "C"

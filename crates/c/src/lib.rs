@@ -8,7 +8,7 @@
 //! | `handles`, `listing` | the objects behind handle numbers |
 //! | `options` | how a volume is opened, as text |
 //! | `structs` | the structures of the header |
-//! | `volumes`, `files`, `listings`, `names`, `attrs`, `xattrs`, `acls`, `trees` | the functions |
+//! | `volumes`, `files`, `listings`, `names`, `attrs`, `xattrs`, `acls`, `trees`, `quotas` | the functions |
 //!
 //! What must stay true: a handle is a number, so a wrong handle gives an error, not a crash. No
 //! panic leaves the library. Every function may be called from any thread.
@@ -29,6 +29,7 @@ mod listings;
 mod memory;
 mod names;
 mod options;
+mod quotas;
 mod structs;
 mod trees;
 mod volumes;

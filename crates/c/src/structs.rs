@@ -2,7 +2,7 @@
 //!
 //! What must stay true: their layout never changes; something new gets a structure of its own.
 
-use sluice_fs::{Attr, FileType, Item, Stat, Summary, VolumeSize};
+use sluice_fs::{Attr, FileType, Item, Quota, Stat, Summary, VolumeSize};
 
 /// Attributes of a node.
 #[repr(C)]
@@ -81,6 +81,20 @@ pub struct SluiceSummary {
     pub dirs: u64,
     /// Directories that the user may not list. They are left out of the sums.
     pub denied: u64,
+}
+
+/// Limits of a directory, a user or a group, and what is used.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct SluiceQuota {
+    /// Bytes allowed, -1 for no limit.
+    pub max_space: i64,
+    /// Inodes allowed, -1 for no limit.
+    pub max_inodes: i64,
+    /// Bytes in use, in units of 4 KiB for each node.
+    pub used_space: i64,
+    /// Inodes in use.
+    pub used_inodes: i64,
 }
 
 /// One entry of an ACL.
@@ -170,6 +184,14 @@ impl From<&Item> for SluiceEntry {
         let length = item.name.len().min(255);
         name[..length].copy_from_slice(&item.name[..length]);
         Self { stat, has_stat: item.attr.is_some().into(), name_length: length as u32, name }
+    }
+}
+
+impl From<Quota> for SluiceQuota {
+    fn from(quota: Quota) -> Self {
+        let Quota { max_space, max_inodes, used_space, used_inodes } = quota;
+        let limit = |limit: i64| if limit > 0 { limit } else { -1 };
+        Self { max_space: limit(max_space), max_inodes: limit(max_inodes), used_space, used_inodes }
     }
 }
 

@@ -187,6 +187,50 @@ static void attributes(int64_t v) {
     IS(sluice_close(bob), 0);
 }
 
+static void quotas(int64_t v) {
+    struct sluice_quota quota;
+    char owners[64];
+    int64_t bob = handle(sluice_as_user(v, 1001, 1001, NULL, 0, 0, 022), __LINE__);
+    IS(sluice_mkdirs(v, "/q/a/b", 0777), 0);
+    IS(sluice_quota(v, "/q", &quota), -ENODATA);
+    IS(sluice_quota_owners(v, NULL, 0), 0);
+    IS(sluice_set_quota(bob, "/q", 0, 3, 0), -EPERM);
+    IS(sluice_set_quota(v, "/q", SLUICE_KEEP_LIMIT, SLUICE_KEEP_LIMIT, 0), -EINVAL);
+    IS(sluice_set_quota(v, "/absent", 0, 3, 0), -ENOENT);
+    IS(sluice_set_quota(v, "/g", 0, 3, 0), -ENOTDIR);
+    IS(sluice_set_quota(v, "/q", 0, 3, 0), 0);
+    IS(sluice_quota(bob, "/q", &quota), 0);
+    IS(quota.max_space, -1);
+    IS(quota.max_inodes, 3);
+    IS(quota.used_inodes, 2);
+    IS(quota.used_space, 8192);
+    IS(sluice_mkdir(v, "/q/c", 0777), 0);
+    IS(sluice_mkdir(v, "/q/d", 0777), -EDQUOT);
+    IS(sluice_set_quota(v, "/q", 1 << 20, SLUICE_KEEP_LIMIT, 1), 0);
+    IS(sluice_check_quota(v, "/q", 0, 1, &quota), 0);
+    IS(quota.max_space, 1 << 20);
+    IS(quota.max_inodes, 3);
+    IS(quota.used_inodes, 3);
+    IS(sluice_check_quota(v, "/q/a", 0, 1, &quota), -ENODATA);
+
+    IS(sluice_set_quota(v, "uid:0", 0, 3, 0), -EINVAL);
+    IS(sluice_set_quota(v, "uid:bob", 0, 3, 0), -EINVAL);
+    IS(sluice_set_quota(v, "gid:1001", 4096, 0, 0), 0);
+    IS(sluice_quota(bob, "gid:1001", &quota), 0);
+    IS(quota.max_space, 4096);
+    IS(sluice_quota(bob, "uid:0", &quota), -EPERM);
+    IS(sluice_quota_owners(bob, owners, sizeof owners), -EPERM);
+    IS(sluice_quota_owners(v, owners, 8), -ERANGE);
+    IS(sluice_quota_owners(v, owners, sizeof owners), 12);
+    IS(memcmp(owners, "/q\0gid:1001", 12), 0);
+    IS(sluice_remove_quota(v, "gid:1001"), 1);
+    IS(sluice_remove_quota(v, "/q"), 1);
+    IS(sluice_remove_quota(v, "/q"), 0);
+    IS(sluice_mkdir(v, "/q/d", 0777), 0);
+    IS(sluice_remove_all(v, "/q", 1), 0);
+    IS(sluice_close(bob), 0);
+}
+
 static void wrong(int64_t v, const char *url) {
     struct sluice_stat stat;
     struct sluice_statvfs sizes;
@@ -222,6 +266,7 @@ int main(int argc, char **argv) {
     files(v);
     names(v);
     attributes(same);
+    quotas(v);
     wrong(v, argv[1]);
     IS(sluice_flush_all(v), 0);
     IS(sluice_close(same), 0);

@@ -37,13 +37,16 @@ fn header() -> String {
         ("SluiceStatvfs", "sluice_statvfs"),
         ("SluiceEntry", "sluice_entry"),
         ("SluiceSummary", "sluice_summary"),
+        ("SluiceQuota", "sluice_quota"),
         ("SluiceAclEntry", "sluice_acl_entry"),
         ("SluiceTime", "sluice_time"),
     ];
     for (name, in_c) in names {
         builder = builder.rename_item(name, in_c);
     }
-    for file in ["structs", "volumes", "files", "listings", "names", "attrs", "xattrs", "acls", "trees"] {
+    let files =
+        ["structs", "volumes", "files", "listings", "names", "attrs", "xattrs", "acls", "trees", "quotas"];
+    for file in files {
         builder = builder.with_src(Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/{file}.rs")));
     }
     let mut text = Vec::new();

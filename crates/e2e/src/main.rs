@@ -238,6 +238,18 @@ enum Order {
         #[arg(last = true, required = true)]
         command: Vec<String>,
     },
+    /// Run a command on a volume whose Redis and object store go away and come back, and check the
+    /// volume. {meta} and {mnt} are replaced; {until} becomes a file that exists once the command
+    /// may end
+    WithOutages {
+        #[command(flatten)]
+        program: Program,
+        /// A flag of `format`, such as --format=--enable-acl
+        #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
+        format: Vec<String>,
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
+    },
 }
 
 #[derive(clap::Args)]
@@ -268,7 +280,13 @@ fn main() -> ExitCode {
     rustix::process::umask(rustix::fs::Mode::from(0o022));
     let order = Arguments::parse().command;
     // The command that is run on a volume does the counting.
-    let counts = !matches!(order, Order::WithVolume { .. } | Order::CrashWriter { .. } | Order::Bench { .. });
+    let counts = !matches!(
+        order,
+        Order::WithVolume { .. }
+            | Order::WithOutages { .. }
+            | Order::CrashWriter { .. }
+            | Order::Bench { .. }
+    );
     let result = run(order);
     if let Err(why) = &result {
         // The chain of causes; a backtrace of this program tells nothing.
@@ -373,6 +391,10 @@ fn run(order: Order) -> anyhow::Result<()> {
             if !unchecked {
                 volume.fsck()?;
             }
+        }
+        Order::WithOutages { program, format, command } => {
+            let (program, within) = program.paths()?;
+            outage::around(&outage::Around { program, within, format, command })?;
         }
     }
     Ok(())

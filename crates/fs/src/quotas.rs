@@ -16,6 +16,36 @@ pub enum QuotaOwner<P> {
     Group(u32),
 }
 
+impl<'t> QuotaOwner<&'t [u8]> {
+    /// The owner that a text names: `uid:N` is a user and `gid:N` a group; all else is the path of
+    /// a directory.
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`] without a number after the colon.
+    pub fn parse(text: &'t [u8]) -> FsResult<Self> {
+        let number = |digits: &[u8]| {
+            let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
+            number.ok_or(FsError::Invalid)
+        };
+        Ok(match (text.strip_prefix(b"uid:"), text.strip_prefix(b"gid:")) {
+            (Some(uid), _) => Self::User(number(uid)?),
+            (_, Some(gid)) => Self::Group(number(gid)?),
+            _ => Self::Directory(text),
+        })
+    }
+}
+
+impl QuotaOwner<Vec<u8>> {
+    /// The text that [`QuotaOwner::parse`] takes.
+    pub fn into_text(self) -> Vec<u8> {
+        match self {
+            Self::Directory(path) => path,
+            Self::User(uid) => format!("uid:{uid}").into_bytes(),
+            Self::Group(gid) => format!("gid:{gid}").into_bytes(),
+        }
+    }
+}
+
 /// Limits to set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuotaLimits {
@@ -150,4 +180,30 @@ impl Fs {
 
 fn counting(strict: bool, interrupt: &Interrupt) -> Counting<'_> {
     Counting { strict, interrupt, progress: &|_| {} }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owners_are_read_from_their_texts() {
+        let all = [
+            (QuotaOwner::User(7), "uid:7"),
+            (QuotaOwner::Group(u32::MAX), "gid:4294967295"),
+            (QuotaOwner::Directory("/uid:7".into()), "/uid:7"),
+        ];
+        for (owner, text) in all {
+            let found = match QuotaOwner::parse(text.as_bytes()) {
+                Ok(QuotaOwner::Directory(path)) => QuotaOwner::Directory(path.to_vec()),
+                Ok(QuotaOwner::User(uid)) => QuotaOwner::User(uid),
+                Ok(QuotaOwner::Group(gid)) => QuotaOwner::Group(gid),
+                Err(error) => panic!("{text}: {error}"),
+            };
+            assert_eq!((&found, found.clone().into_text()), (&owner, text.into()));
+        }
+        for wrong in ["uid:", "gid:-1", "uid:4294967296"] {
+            assert_eq!(QuotaOwner::parse(wrong.as_bytes()), Err(FsError::Invalid), "{wrong}");
+        }
+    }
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `volumes` | volumes and users: opened, asked for names of users, closed |
 //! | `nodes` | files and directories by their paths |
-//! | `trees` | copies by reference, clones, summaries |
+//! | `trees` | copies by reference, clones, summaries, quotas |
 //! | `attributes` | modes, owners, times, extended attributes, ACLs |
 //! | `files` | open files |
 //! | `options` | the options of a volume, by the names of `JuiceFS`' SDK |

@@ -1,4 +1,4 @@
-//! Copies by reference, clones, and summaries of trees (length, size, number of files).
+//! Copies by reference, clones, summaries of trees (length, size, number of files) and quotas.
 //!
 //! What must stay true: no data is transferred.
 
@@ -7,7 +7,7 @@ use jni::{
     objects::{JByteArray, JClass},
     sys::{jboolean, jlong},
 };
-use sluice_fs::{Clone as CloneHow, QuotaOwner};
+use sluice_fs::{Clone as CloneHow, Quota, QuotaLimits, QuotaOwner};
 
 use crate::{bytes::Reader, call, volumes::SESSIONS};
 
@@ -44,8 +44,8 @@ pub fn clone_tree<'local>(
     });
 }
 
-/// `byte[] summary(long session, byte[] path)`: length, size, files, directories; then the limits
-/// of a quota and what is used of it: inodes, bytes, used inodes, used bytes; -1 for no limit.
+/// `byte[] summary(long session, byte[] path)`: length, size, files, directories; then the quota,
+/// as `quota` gives it.
 #[jni_mangle("io.sluice.Native")]
 pub fn summary<'local>(
     mut env: EnvUnowned<'local>,
@@ -63,12 +63,59 @@ pub fn summary<'local>(
         for number in [sum.length, sum.size, sum.files, sum.dirs] {
             record.extend(number.to_be_bytes());
         }
-        let quota = session.fs.quota(QuotaOwner::Directory(&path))?;
-        let quota =
-            quota.map(|quota| [quota.max_inodes, quota.max_space, quota.used_inodes, quota.used_space]);
-        for number in quota.unwrap_or([-1; 4]) {
-            record.extend(number.to_be_bytes());
-        }
+        put_quota(&mut record, session.fs.quota(QuotaOwner::Directory(&path))?);
         Ok(env.byte_array_from_slice(&record)?)
     })
+}
+
+/// `byte[] quota(long session, byte[] path)`: limits of inodes and bytes, then used inodes and
+/// bytes. -1 is no limit; without a quota all are -1.
+#[jni_mangle("io.sluice.Native")]
+pub fn quota<'local>(
+    mut env: EnvUnowned<'local>,
+    _: JClass<'local>,
+    session: jlong,
+    path: JByteArray<'local>,
+) -> JByteArray<'local> {
+    call(&mut env, |env| {
+        let (session, path) = (SESSIONS.get(session)?, env.convert_byte_array(&path)?);
+        let mut record = Vec::with_capacity(32);
+        put_quota(&mut record, session.fs.quota(QuotaOwner::Directory(&path))?);
+        Ok(env.byte_array_from_slice(&record)?)
+    })
+}
+
+/// `void setQuota(long session, byte[] path, long inodes, long space)`: 0 is no limit, -1 leaves
+/// one as it is. A quota without limits is removed.
+#[jni_mangle("io.sluice.Native")]
+pub fn set_quota<'local>(
+    mut env: EnvUnowned<'local>,
+    _: JClass<'local>,
+    session: jlong,
+    path: JByteArray<'local>,
+    inodes: jlong,
+    space: jlong,
+) {
+    call(&mut env, |env| {
+        let (session, path) = (SESSIONS.get(session)?, env.convert_byte_array(&path)?);
+        let owner = QuotaOwner::Directory(&path[..]);
+        let limits = QuotaLimits { inodes: inodes.try_into().ok(), space: space.try_into().ok() };
+        let old = session.fs.quota(owner)?.unwrap_or_default();
+        let none = |limit: Option<u64>, old: i64| limit.map_or(old <= 0, |limit| limit == 0);
+        if none(limits.inodes, old.max_inodes) && none(limits.space, old.max_space) {
+            session.fs.remove_quota(owner)?;
+        } else {
+            session.fs.set_quota(owner, limits, false)?;
+        }
+        Ok(())
+    });
+}
+
+fn put_quota(record: &mut Vec<u8>, quota: Option<Quota>) {
+    let limit = |limit: i64| if limit > 0 { limit } else { -1 };
+    let numbers = quota
+        .map(|quota| [limit(quota.max_inodes), limit(quota.max_space), quota.used_inodes, quota.used_space]);
+    for number in numbers.unwrap_or([-1; 4]) {
+        record.extend(number.to_be_bytes());
+    }
 }

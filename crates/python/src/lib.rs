@@ -13,6 +13,10 @@
 //! What must stay true: no call that may wait holds the lock of the interpreter. Paths are bytes;
 //! the package converts path strings into bytes.
 
+// Python has what the library needs of it; a test program has not. So the one that `cargo test
+// --lib` makes of this crate is empty.
+#![cfg(not(test))]
+
 mod attrs;
 mod buffer;
 mod error;

@@ -19,7 +19,7 @@ impl Volume {
     /// The quotas that have limits, with their names.
     fn quotas(&self, py: Python<'_>) -> PyResult<Vec<(Vec<u8>, QuotaFields)>> {
         let quotas = self.run(py, sluice_fs::Fs::quotas)?;
-        Ok(quotas.into_iter().map(|(name, quota)| (text(name), fields(quota))).collect())
+        Ok(quotas.into_iter().map(|(name, quota)| (name.into_text(), fields(quota))).collect())
     }
 
     /// Sets limits: bytes and inodes, 0 for no limit, `None` to keep what is set. Returns whether
@@ -59,23 +59,7 @@ const fn fields(quota: Quota) -> QuotaFields {
     (quota.max_space, quota.max_inodes, quota.used_space, quota.used_inodes)
 }
 
-/// `uid:N` and `gid:N` are users and groups; all else is a path.
 fn parse(owner: &[u8]) -> PyResult<QuotaOwner<&[u8]>> {
-    let number = |digits: &[u8]| {
-        let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
-        number.ok_or_else(|| PyValueError::new_err("write the number of the user or group after the colon"))
-    };
-    Ok(match (owner.strip_prefix(b"uid:"), owner.strip_prefix(b"gid:")) {
-        (Some(uid), _) => QuotaOwner::User(number(uid)?),
-        (_, Some(gid)) => QuotaOwner::Group(number(gid)?),
-        _ => QuotaOwner::Directory(owner),
-    })
-}
-
-fn text(name: QuotaOwner<Vec<u8>>) -> Vec<u8> {
-    match name {
-        QuotaOwner::Directory(path) => path,
-        QuotaOwner::User(uid) => format!("uid:{uid}").into_bytes(),
-        QuotaOwner::Group(gid) => format!("gid:{gid}").into_bytes(),
-    }
+    QuotaOwner::parse(owner)
+        .map_err(|_| PyValueError::new_err("write the number of the user or group after the colon"))
 }

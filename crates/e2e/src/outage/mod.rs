@@ -1,6 +1,7 @@
 //! Outages under load: the database server dies, its answers are lost, the object store fails.
 //! Applications see a delay, never an error; afterwards all is there once, and `fsck` is clean.
 
+mod around;
 mod away;
 mod check;
 mod etcd;
@@ -11,7 +12,10 @@ mod store;
 mod work;
 mod writer;
 
-pub use self::plan::{Case, Plan};
+pub use self::{
+    around::{Around, around},
+    plan::{Case, Plan},
+};
 use anyhow::Context;
 
 /// Runs the plan.

@@ -2,6 +2,7 @@ package io.sluice;
 
 import java.io.FileNotFoundException;
 import java.io.IOException;
+import org.apache.hadoop.fs.ClusterStorageCapacityExceededException;
 import org.apache.hadoop.fs.FileAlreadyExistsException;
 import org.apache.hadoop.fs.ParentNotDirectoryException;
 import org.apache.hadoop.fs.Path;
@@ -37,7 +38,8 @@ final class Failures {
       case NativeException.ENOSPC:
         return new IOException("No space left on the volume for " + path);
       case NativeException.EDQUOT:
-        return new IOException("The quota of a directory above is exceeded: " + path);
+        return new ClusterStorageCapacityExceededException(
+            "The quota of a directory above, of the user or of the group is exceeded: " + path);
       default:
         return new IOException(e.getMessage());
     }

@@ -108,6 +108,11 @@ final class Native {
 
   static native byte[] summary(long session, byte[] path) throws NativeException;
 
+  static native byte[] quota(long session, byte[] path) throws NativeException;
+
+  static native void setQuota(long session, byte[] path, long inodes, long space)
+      throws NativeException;
+
   static native void setMode(long session, byte[] path, int mode) throws NativeException;
 
   static native void setOwner(long session, byte[] path, long uid, long gid) throws NativeException;

@@ -40,7 +40,9 @@ import org.apache.hadoop.fs.ParentNotDirectoryException;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.PathFilter;
 import org.apache.hadoop.fs.PathHandle;
+import org.apache.hadoop.fs.PathIsNotDirectoryException;
 import org.apache.hadoop.fs.PathIsNotEmptyDirectoryException;
+import org.apache.hadoop.fs.QuotaUsage;
 import org.apache.hadoop.fs.RemoteIterator;
 import org.apache.hadoop.fs.StorageStatistics.CommonStatisticNames;
 import org.apache.hadoop.fs.XAttrSetFlag;
@@ -65,6 +67,12 @@ import org.apache.hadoop.util.Progressable;
  * All file systems of a process with the same settings share one volume.
  */
 public class SluiceFileSystem extends FileSystem {
+  /** For {@link #setQuota}: leaves a limit as it is. */
+  public static final long QUOTA_DONT_SET = Long.MAX_VALUE;
+
+  /** For {@link #setQuota}: removes a limit. */
+  public static final long QUOTA_RESET = -1;
+
   /** The settings that mean something in this class or in {@link Session}. */
   private static final List<String> SETTINGS =
       Arrays.asList(
@@ -900,16 +908,50 @@ public class SluiceFileSystem extends FileSystem {
     sum.getLong();
     long files = sum.getLong();
     long directories = sum.getLong();
-    long inodeLimit = sum.getLong();
-    long spaceLimit = sum.getLong();
-    return new ContentSummary.Builder()
-        .length(length)
-        .fileCount(files)
-        .directoryCount(directories)
-        .spaceConsumed(length)
-        .quota(inodeLimit)
-        .spaceQuota(spaceLimit)
-        .build();
+    ContentSummary.Builder summary =
+        new ContentSummary.Builder().length(length).fileCount(files).directoryCount(directories);
+    return new DirectoryQuota(sum).addTo(summary, length).build();
+  }
+
+  /** One request if the directory has a quota; else what is below it is counted. */
+  @Override
+  public QuotaUsage getQuotaUsage(Path path) throws IOException {
+    statistics.incrementReadOps(1);
+    byte[] name = bytes(path);
+    byte[] record = on(path, FsAction.READ_EXECUTE, handle -> Native.quota(handle, name));
+    DirectoryQuota quota = new DirectoryQuota(ByteBuffer.wrap(record));
+    return quota.exists() ? quota.usage() : getContentSummary(path);
+  }
+
+  /**
+   * Sets the quota of a directory, as DistributedFileSystem does. If other clients have the volume
+   * open, the first quota of a directory takes two of their heartbeats.
+   *
+   * @param namespaceQuota how many files and directories there may be, the directory itself
+   *     included; {@link #QUOTA_DONT_SET} or {@link #QUOTA_RESET}
+   * @param storagespaceQuota how many bytes there may be, in units of 4 KiB for each file and
+   *     directory; or one of the two
+   * @throws IllegalArgumentException for any other number below 1, and for a namespace quota of 1
+   * @throws AccessControlException unless the user is a superuser
+   */
+  public void setQuota(Path path, long namespaceQuota, long storagespaceQuota) throws IOException {
+    statistics.incrementWriteOps(1);
+    byte[] name = bytes(path);
+    long inodes = DirectoryQuota.inodes(namespaceQuota);
+    long space = DirectoryQuota.space(storagespaceQuota);
+    if (!session.isSuperuser()) {
+      throw new AccessControlException(
+          "Access denied for user " + session.user + ". Superuser privilege is required");
+    }
+    if (!attributes(path, true).isDirectory()) {
+      throw new PathIsNotDirectoryException(path.toString());
+    }
+    if (inodes >= 0 || space >= 0) {
+      on(path, FsAction.WRITE, handle -> {
+        Native.setQuota(handle, name, inodes, space);
+        return null;
+      });
+    }
   }
 
   private ByteBuffer summary(Path path) throws IOException {

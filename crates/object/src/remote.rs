@@ -163,31 +163,42 @@ impl Remote {
         }
     }
 
-    /// Reads a whole object: of bounded size, and verified with its checksum, if it has one.
+    /// Reads a whole object: of bounded size, and verified with its checksum, if it has one. Each
+    /// piece is copied when it comes: the connection then uses its buffer again, and the bytes are
+    /// still in the processor's cache.
     async fn read_whole(&self, key: &str) -> Result<Bytes, ObjectError> {
         let failed = |error| self.failed("read", key, &error);
         let reader = self.operator.reader(key).await.map_err(failed)?;
         let mut stream = reader.clone().into_stream(..).await.map_err(failed)?;
-        let (mut pieces, mut len) = (Vec::new(), 0);
+        let (mut data, mut announced, mut sum) = (buffers::Buffer::default(), None, 0);
         while let Some(piece) = stream.next().await {
             let piece = piece.map_err(failed)?;
-            len += piece.len() as u64;
-            if len > MAX_OBJECT {
+            let len = data.len() + piece.len();
+            if len as u64 > MAX_OBJECT {
                 return Err(self.damaged(key, &too_large()));
             }
-            pieces.extend(piece);
+            if data.is_empty() {
+                // The answer began, so that its head is known.
+                let meta = reader.metadata();
+                announced = meta.and_then(checksum);
+                let room = meta.map_or(0, |meta| meta.content_length().min(MAX_OBJECT));
+                data.make_room(len.max(room as usize));
+            }
+            if len > data.room() {
+                data.make_room(len.max(2 * data.len()));
+            }
+            for bytes in piece {
+                if announced.is_some() {
+                    sum = crc32c::crc32c_append(sum, &bytes);
+                }
+                data.append(&bytes);
+            }
         }
-        let data = joined(pieces.into_iter().collect());
-        let announced = reader.metadata().and_then(|meta| {
-            let sums = meta.user_metadata()?.into_iter();
-            sums.filter(|(name, _)| name.eq_ignore_ascii_case(CHECKSUM))
-                .find_map(|(_, sum)| sum.parse::<u32>().ok())
-        });
         match announced {
-            Some(sum) if sum != crc32c::crc32c(&data) => {
+            Some(announced) if announced != sum => {
                 Err(self.damaged(key, "its bytes do not have the checksum that it was stored with"))
             }
-            _ => Ok(data),
+            _ => Ok(data.into()),
         }
     }
 
@@ -213,6 +224,12 @@ impl Remote {
             Err(error) => self.failed("read", &key, &error),
         }
     }
+}
+
+/// The checksum that an object was stored with.
+fn checksum(meta: &Metadata) -> Option<u32> {
+    let mut sums = meta.user_metadata()?.into_iter();
+    sums.find_map(|(name, sum)| name.eq_ignore_ascii_case(CHECKSUM).then(|| sum.parse().ok())?)
 }
 
 const NO_BUCKET: [&str; 3] = ["NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist"];

@@ -17,6 +17,8 @@ use crate::{
 
 /// Where large buffers begin: what disks ask for.
 pub(crate) const PAGE: usize = 4096;
+/// From this many bytes on, the content of a buffer begins at a page.
+pub(crate) const ALIGNED: usize = 64 << 10;
 
 /// The buffers of this process.
 static BUFFERS: Buffers = Buffers::new(&IDLE);
@@ -88,13 +90,29 @@ impl Buffer {
 
     /// An empty one with room for `bytes` bytes.
     pub fn with_room(bytes: usize) -> Self {
-        Self::mapped(bytes, 0)
-            .unwrap_or_else(|| Self { memory: Memory::Heap(Vec::with_capacity(bytes)), start: 0 })
+        Self::mapped(bytes, 0).unwrap_or_else(|| Self::on_heap(bytes))
+    }
+
+    /// One on the heap. The content of one that a disk may write itself begins at a page.
+    fn on_heap(room: usize) -> Self {
+        if !(ALIGNED..LARGE).contains(&room) {
+            return Self { memory: Memory::Heap(Vec::with_capacity(room)), start: 0 };
+        }
+        let mut memory: Vec<u8> = Vec::with_capacity(room + PAGE);
+        let start = memory.as_ptr().align_offset(PAGE).min(PAGE);
+        memory.resize(start, 0);
+        Self { memory: Memory::Heap(memory), start }
     }
 
     /// One of `bytes` bytes, whatever they are.
     pub fn with_length(bytes: usize) -> Self {
-        Self::mapped(bytes, bytes).unwrap_or_else(|| Self { memory: Memory::Heap(vec![0; bytes]), start: 0 })
+        Self::mapped(bytes, bytes).unwrap_or_else(|| {
+            let mut buffer = Self::on_heap(bytes);
+            if let Memory::Heap(memory) = &mut buffer.memory {
+                memory.resize(buffer.start + bytes, 0);
+            }
+            buffer
+        })
     }
 
     fn mapped(room: usize, end: usize) -> Option<Self> {

@@ -49,7 +49,8 @@ struct Inner {
     root: String,
     sync: bool,
     reads: Direct,
-    writes: Direct,
+    /// Of large files, and of small ones.
+    writes: [Direct; 2],
     names: Mutex<Rng>,
     durability: Durability,
 }
@@ -74,8 +75,8 @@ impl FileStore {
             durability: Durability::new(&root),
             root,
             sync,
-            reads: Direct::new(READS),
-            writes: Direct::new(WRITES),
+            reads: Direct::new(READS, direct::LARGE),
+            writes: [direct::LARGE, direct::SMALLEST].map(|smallest| Direct::new(WRITES, smallest)),
             names: Mutex::new(Rng::from_os()),
         })))
     }
@@ -245,11 +246,20 @@ impl Inner {
 
     fn write_bytes(&self, key: &str, data: &[u8]) -> io::Result<()> {
         let fill = |file: &mut File| file.write_all(data);
-        if !self.writes.suits(data) {
+        let (pages, rest) = data.split_at(data.len() / buffers::PAGE * buffers::PAGE);
+        let Some(writes) = self.writes.iter().find(|writes| writes.suits(pages)) else {
             return self.write(key, create, fill);
-        }
-        let turn = self.writes.begin();
+        };
+        let turn = writes.begin();
         if turn.directly {
+            let fill = |file: &mut File| {
+                file.write_all(pages)?;
+                if rest.is_empty() {
+                    return Ok(());
+                }
+                direct::set(file, false)?;
+                file.write_all(rest)
+            };
             match self.write(key, direct::create, fill) {
                 Err(error) if direct::is_refusal(&error) => turn.refused(),
                 written => {
@@ -409,9 +419,9 @@ mod tests {
     }
 
     #[test]
-    fn large_objects_come_back_whole_whichever_way_they_go() {
+    fn objects_come_back_whole_whichever_way_they_go() {
         let (directory, store) = store(false);
-        for size in [1 << 20, 4 << 20, (4 << 20) + 4096, (4 << 20) + 1] {
+        for size in [100 << 10, (100 << 10) + 1, 1 << 20, 4 << 20, (4 << 20) + 4096, (4 << 20) + 1] {
             let mut body = Buffer::with_length(size);
             body.iter_mut().zip(0_u32..).for_each(|(byte, at)| *byte = (at % 251) as u8);
             let body = Bytes::from(body);

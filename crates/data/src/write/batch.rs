@@ -138,7 +138,14 @@ impl<'a> Freezer<'a> {
         let key = self.layout.block(id, size, blocks.len() as u32);
         // A buffer with much spare capacity takes more memory than a cache counts for the block.
         let roomy = data.memory() - data.len() > data.len() / 4;
-        let data = if roomy { Bytes::copy_from_slice(&data) } else { Bytes::from(data) };
+        let data = if roomy {
+            let mut exact = Buffer::with_room(data.len());
+            exact.append(&data);
+            exact
+        } else {
+            data
+        };
+        let data = Bytes::from(data);
         let charge = self.budget.charge(data.len() as u64);
         let upload = Upload::new(key, data, charge);
         blocks.push(Arc::clone(&upload));

@@ -12,7 +12,10 @@ use std::{
     ops::Range,
     path::Path,
     pin::pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -48,10 +51,8 @@ const RANGED_SHARE: u32 = 4;
 /// fit into the memory cache. They hold a small file, of which a program mostly reads more than
 /// one part. A request takes longer than so many bytes do.
 const WHOLE: (u32, u64) = (64 << 10, 64);
-/// The memory cache may take this share of the budget, whatever room there is …
-const MEMORY_CEILING: u64 = 3;
-/// … and may always take this share.
-const MEMORY_FLOOR: u64 = 8;
+/// So many checks of the memory after the last read-ahead, that memory is given back.
+const AHEAD_CHECKS: u8 = 8;
 
 /// What a block is fetched for, which decides where it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +76,8 @@ pub(crate) struct BlockStore {
     store: Arc<dyn ObjectStore>,
     runtime: Handle,
     memory: SecondChance<BlockKey, Bytes>,
+    /// Checks of the memory until nothing counts as read ahead any more.
+    ahead: AtomicU8,
     disk: Option<Arc<DiskCache>>,
     staging: Option<Arc<Staging>>,
     peers: Option<Arc<dyn Peers>>,
@@ -117,6 +120,7 @@ impl BlockStore {
             store,
             runtime,
             memory: SecondChance::new(),
+            ahead: AtomicU8::new(0),
             disk,
             staging,
             peers: config.peers.clone(),
@@ -358,6 +362,7 @@ impl BlockStore {
         }
         if let Role::Leader(leader) = self.flights.join(key) {
             self.stats.prefetches.add(1);
+            self.ahead.store(AHEAD_CHECKS, Ordering::Relaxed);
             self.runtime.spawn(Arc::clone(self).lead(leader, Purpose::Ahead));
         }
     }

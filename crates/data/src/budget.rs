@@ -1,4 +1,5 @@
-//! The memory budget of data. Writers wait while the budget is exhausted.
+//! The memory budget of data. Writers wait while the budget is exhausted. Before that, they are
+//! paced: data that the store takes as fast as it is written is not collected in memory.
 //!
 //! What must stay true: every buffer holds a [`Charge`] for as long as it exists, so that the count
 //! is right. Cached blocks count as memory that writers must leave free.
@@ -8,7 +9,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use parking_lot::{Condvar, Mutex};
@@ -19,12 +20,22 @@ const SLOWDOWN: Duration = Duration::from_millis(10);
 /// How often a stopped writer checks the budget, and whether its caller still waits.
 const RECHECK: Duration = Duration::from_millis(50);
 
+/// From this share of the limit on, writers are paced. So much in flight keeps a fast store busy.
+const PACED_SHARE: u64 = 6;
+/// Bytes per second that a writer may write at least while it is paced. So a store that is slower
+/// is not waited for as long as there is memory.
+const PACE: u64 = 1 << 30;
+/// Bytes between two pauses, because a shorter pause than theirs takes longer than it should.
+const PACED_BYTES: u64 = 1 << 20;
+
 /// A shared count of bytes against a limit.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit: u64,
     used: AtomicU64,
     peak: AtomicU64,
+    /// Bytes that were written without a pause while writers are paced.
+    unpaced: AtomicU64,
     /// Bytes of blocks in the memory cache, and what the local files hold in memory: blocks that
     /// are being written, and blocks that are kept for other clients. A block may be in several.
     cached: AtomicU64,
@@ -39,6 +50,7 @@ impl Budget {
             limit,
             used: AtomicU64::new(0),
             peak: AtomicU64::new(0),
+            unpaced: AtomicU64::new(0),
             cached: AtomicU64::new(0),
             files,
             waiting: Mutex::new(0),
@@ -78,6 +90,24 @@ impl Budget {
         charge
     }
 
+    /// Delays the writer of `bytes` bytes until less than a share of the budget is in use, or until
+    /// it writes no faster than [`PACE`].
+    pub(crate) fn pace(&self, bytes: u64) {
+        let paced = self.limit / PACED_SHARE;
+        if self.used() < paced {
+            return;
+        }
+        if self.unpaced.fetch_add(bytes, Ordering::Relaxed) + bytes < PACED_BYTES {
+            return;
+        }
+        let unpaced = self.unpaced.swap(0, Ordering::Relaxed);
+        let until = Instant::now() + Duration::from_secs_f64(unpaced as f64 / PACE as f64);
+        let mut waiting = self.waiting.lock();
+        *waiting += 1;
+        while self.used() >= paced && !self.freed.wait_until(&mut waiting, until).timed_out() {}
+        *waiting -= 1;
+    }
+
     /// Delays the caller: for a moment above the limit, and above twice the limit until there is
     /// room. Cached blocks take a share of this.
     ///
@@ -99,7 +129,7 @@ impl Budget {
 
     fn release(&self, bytes: u64) {
         let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
-        if before >= self.limit && *self.waiting.lock() > 0 {
+        if before >= self.limit / PACED_SHARE && *self.waiting.lock() > 0 {
             self.freed.notify_all();
         }
     }
@@ -153,6 +183,27 @@ mod tests {
         drop(charge);
         assert_eq!(waiter.join().unwrap(), 0);
         assert_eq!(budget.peak(), 200);
+    }
+
+    #[test]
+    fn a_paced_writer_goes_on_when_there_is_room() {
+        let budget = Budget::new(600, std::array::from_fn(|_| Arc::default()));
+        let below = budget.charge(99);
+        budget.pace(u64::MAX);
+        let charge = budget.charge(1);
+        budget.pace(PACED_BYTES - 1);
+        assert_eq!(budget.unpaced.load(Ordering::Relaxed), PACED_BYTES - 1, "no pause yet");
+        let waiter = std::thread::spawn({
+            let budget = Arc::clone(&budget);
+            move || budget.pace(PACE * 3600)
+        });
+        while *budget.waiting.lock() == 0 {
+            std::thread::yield_now();
+        }
+        drop(charge);
+        waiter.join().unwrap();
+        assert_eq!(budget.unpaced.load(Ordering::Relaxed), 0);
+        drop(below);
     }
 
     #[test]

@@ -1,12 +1,21 @@
 //! Puts blocks into the caches in memory and on disk, and drops them.
 
+use std::sync::atomic::Ordering;
+
 use bytes::Bytes;
 
-use super::{BlockStore, MEMORY_CEILING, MEMORY_FLOOR, Purpose};
+use super::{BlockStore, Purpose};
 use crate::{
     cache::{AWAITED, BEGUN},
     layout::BlockKey,
 };
+
+/// The memory cache may take this share of the budget, whatever room there is …
+const MEMORY_CEILING: u64 = 3;
+/// … and may always take this share.
+const MEMORY_FLOOR: u64 = 8;
+/// Beside local files it takes this share while blocks are read ahead.
+const MEMORY_AHEAD: u64 = 4;
 
 impl BlockStore {
     /// Drops a block from the caches.
@@ -49,8 +58,11 @@ impl BlockStore {
 
     /// Shrinks what is cached in memory to what writers leave.
     pub(crate) fn shrink_memory(&self) {
+        // Only here is it lowered, and `prefetch` sets it.
+        let ahead = self.ahead.load(Ordering::Relaxed);
+        self.ahead.store(ahead.saturating_sub(1), Ordering::Relaxed);
         if let Some(disk) = &self.disk {
-            disk.limit_kept(self.room() - self.memory_capacity());
+            disk.limit_kept(self.room() - self.budget.limit() / MEMORY_FLOOR);
         }
         let cached = self.memory.shrink(self.memory_capacity());
         self.stats.memory_bytes.set(cached);
@@ -61,11 +73,12 @@ impl BlockStore {
     /// Bytes that cached blocks may take in memory now.
     pub(crate) fn memory_capacity(&self) -> u64 {
         let limit = self.budget.limit();
-        if self.disk.is_some() {
-            // Blocks in local files are in the kernel's page cache, too.
-            return limit / MEMORY_FLOOR;
+        if self.disk.is_none() {
+            return self.room();
         }
-        self.room()
+        // Blocks in local files are in the kernel's page cache, too. Those that are read ahead are
+        // in no file yet.
+        if self.ahead.load(Ordering::Relaxed) > 0 { limit / MEMORY_AHEAD } else { limit / MEMORY_FLOOR }
     }
 
     /// Bytes that all cached blocks may take in memory now.

@@ -41,9 +41,11 @@ impl BlockStore {
         if let Some(peers) = &self.peers {
             peers.offer(key, data);
         }
-        self.remember(key, data, 0);
-        if key.size < self.layout.block_size || self.large_writes {
-            self.offer(key, data);
+        match &self.disk {
+            // The kernel has what was written in its page cache.
+            Some(_) if key.size < self.layout.block_size || self.large_writes => self.offer(key, data),
+            Some(_) => {}
+            None => self.remember(key, data, 0),
         }
         Ok(())
     }

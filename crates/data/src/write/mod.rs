@@ -118,6 +118,7 @@ impl FileWriter {
             self.context.pressure.wake();
             budget.wait(interrupt)?;
         }
+        budget.pace(data.len() as u64);
         let mut state = self.lock_to_write(data.len(), interrupt)?;
         check(&mut state.failures)?;
         self.mark_dirty(&mut state);

@@ -1,13 +1,15 @@
 //! Rows about an object store that is far away: large files written and read while each request to
-//! the store takes 20 ms, and the bytes that are downloaded for it.
+//! the store takes 20 ms, the bytes that are downloaded for it, and the processor time of the
+//! mount.
 //!
 //! What must stay true: the store is the same for both programs, and the limit of neither: it keeps
-//! its objects in memory. All reads are cold, so that each byte is downloaded at least once.
+//! its objects in memory. All reads are cold, so that each byte is downloaded at least once. The
+//! limit is a plain client of the same store.
 
 use super::{
-    Side, Turn,
+    Side, Turn, bare_store,
     place::{Blocks, Place},
-    streams::{MIB, Work},
+    streams::{MIB, Work, processor},
 };
 use anyhow::Context;
 use sluice_testkit::server::objects::{ACCESS_KEY, BUCKET, Objects, SECRET_KEY};
@@ -21,10 +23,12 @@ const fn streams(name: &'static str, files: usize, large: usize) -> Work {
 }
 
 pub(super) fn turn(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
-    if turn.side == Side::Limit {
-        return Ok(vec![None; 8]);
-    }
     let store = Objects::start().context("the object store")?;
+    if turn.side == Side::Limit {
+        store.set_delay(DELAY);
+        let [put, got] = bare_store::measure(&store, turn.plan)?.map(Some);
+        return Ok(vec![put, got, got, got, got, None, None, None, None]);
+    }
     let bucket = format!("http://{}/{BUCKET}", store.address());
     let keys = ["--access-key", ACCESS_KEY, "--secret-key", SECRET_KEY];
     let volume = turn.volume_with(&[&["--storage", "s3", "--bucket", &bucket], &keys[..]].concat())?;
@@ -45,16 +49,19 @@ pub(super) fn turn(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
     store.set_delay(DELAY);
     place.cold(Blocks::Go)?;
     place.highest()?;
-    let (mut figures, mut downloaded) = (vec![Some(written)], 0);
+    let (mut figures, mut downloaded, mut used) = (vec![Some(written)], 0, 0.0);
     for work in works {
         let before = store.get_bytes();
+        let begun = processor(place.path())?;
         figures.push(Some(work.read(place.path())?));
+        used += processor(place.path())? - begun;
         // Without the mount, nothing more is downloaded.
         place.cold(Blocks::Go)?;
         downloaded += store.get_bytes() - before;
     }
     let wanted = works.len() * large * MIB;
     figures.push(Some(downloaded as f64 / wanted as f64));
+    figures.push(Some(used * 1024.0 * MIB as f64 / wanted as f64));
     figures.extend([writing, place.highest()?]);
     place.finish()?;
     Ok(figures)

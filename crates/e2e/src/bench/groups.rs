@@ -234,6 +234,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row { name: "far store, 4 streams", unit: BYTES, targets: all(1.5) },
             Row { name: "far store, 8 streams", unit: BYTES, targets: NOTHING },
             Row { name: "far store, bytes", unit: Unit::Cost("of those read"), targets: NOTHING },
+            Row { name: "far store, processor for a GiB read", unit: SECONDS, targets: NOTHING },
             Row { name: "memory: far store, write", unit: MEMORY, targets: all(2.0) },
             Row { name: "memory: far store, streams", unit: MEMORY, targets: all(2.0) },
         ],

@@ -6,6 +6,7 @@
 //! was not done.
 
 mod backups;
+mod bare_store;
 mod busy;
 mod clients;
 mod dumps;

@@ -196,7 +196,7 @@ fn finish(files: Files<'_>) -> anyhow::Result<()> {
 }
 
 /// Seconds of processor time of all processes that serve a mount point.
-fn processor(point: &Path) -> anyhow::Result<f64> {
+pub(super) fn processor(point: &Path) -> anyhow::Result<f64> {
     let servers = super::memory::servers(point)?;
     ensure!(!servers.is_empty(), "no process serves {}", point.display());
     let ticks: u64 = servers

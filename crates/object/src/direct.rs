@@ -12,9 +12,8 @@
 //! there.
 
 use std::{
-    fs::{File, OpenOptions},
-    io,
-    path::Path,
+    fs::File,
+    io::{self, Seek, SeekFrom, Write},
     sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     time::Instant,
 };
@@ -22,7 +21,7 @@ use std::{
 use crate::buffers::{ALIGNED, PAGE};
 
 /// Files of this size are large. Their rates say nothing about those of small files.
-pub(crate) const LARGE: usize = 1 << 20;
+pub const LARGE: usize = 1 << 20;
 /// Smaller files go through the page cache.
 pub(crate) const SMALLEST: usize = ALIGNED;
 /// A disk that moves so many bytes per second is fast: nothing else is tried.
@@ -32,7 +31,7 @@ const PROBE: usize = 32;
 
 /// How files of similar size are moved, in one direction.
 #[derive(Debug)]
-pub(crate) struct Direct {
+pub struct Direct {
     /// Smaller files go through the page cache.
     smallest: usize,
     /// Most files that are moved directly at once. Others go through the page cache.
@@ -66,7 +65,7 @@ pub(crate) struct Turn<'a> {
 
 impl Direct {
     /// At most so many files at once, of at least `smallest` bytes.
-    pub(crate) fn new(most: usize, smallest: usize) -> Self {
+    pub fn new(most: usize, smallest: usize) -> Self {
         Self {
             smallest,
             most,
@@ -81,6 +80,36 @@ impl Direct {
     pub(crate) fn suits(&self, bytes: &[u8]) -> bool {
         let whole_pages = bytes.len().is_multiple_of(PAGE) && bytes.as_ptr().align_offset(PAGE) == 0;
         AVAILABLE && bytes.len() >= self.smallest && whole_pages && !self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Writes `data` at the position of a file, in the better way. The page cache gets what is left
+    /// after the last whole page.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn write(&self, file: &mut File, data: &[u8]) -> io::Result<()> {
+        let (pages, rest) = data.split_at(data.len() / PAGE * PAGE);
+        if !self.suits(pages) {
+            return file.write_all(data);
+        }
+        let turn = self.begin();
+        if turn.directly {
+            let start = file.stream_position()?;
+            let written = set(file, true).and_then(|()| file.write_all(pages));
+            set(file, false)?;
+            match written {
+                Err(error) if is_refusal(&error) => {
+                    turn.refused();
+                    file.seek(SeekFrom::Start(start))?;
+                    return file.write_all(data);
+                }
+                written => written?,
+            }
+        } else {
+            file.write_all(pages)?;
+        }
+        turn.moved(pages.len());
+        file.write_all(rest)
     }
 
     /// Begins to move bytes that suit, in the better way.
@@ -130,30 +159,22 @@ impl Drop for Turn<'_> {
 }
 
 /// Whether an error says that the file system does not work this way.
-pub(crate) fn is_refusal(error: &io::Error) -> bool {
+fn is_refusal(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
 }
 
 #[cfg(target_os = "linux")]
 mod system {
-    use std::os::unix::fs::OpenOptionsExt;
-
     use rustix::{
         fs::{OFlags, fcntl_getfl, fcntl_setfl},
         io::{Errno, ReadWriteFlags, preadv2},
     };
 
-    use super::{File, OpenOptions, Path, io};
+    use super::{File, io};
 
     pub(crate) const AVAILABLE: bool = true;
 
-    /// Makes a file, or empties it, to be written directly.
-    pub(crate) fn create(path: &Path) -> io::Result<File> {
-        let direct = OFlags::DIRECT.bits() as i32;
-        OpenOptions::new().write(true).create(true).truncate(true).custom_flags(direct).open(path)
-    }
-
-    /// From now on, reads of an open file are direct, or go through the page cache.
+    /// From now on, reads and writes of an open file are direct, or go through the page cache.
     pub(crate) fn set(file: &File, direct: bool) -> io::Result<()> {
         let mut flags = fcntl_getfl(file)?;
         flags.set(OFlags::DIRECT, direct);
@@ -170,14 +191,9 @@ mod system {
 
 #[cfg(not(target_os = "linux"))]
 mod system {
-    use super::{File, OpenOptions, Path, io};
+    use super::{File, io};
 
     pub(crate) const AVAILABLE: bool = false;
-
-    /// Makes a file, or empties it.
-    pub(crate) fn create(path: &Path) -> io::Result<File> {
-        OpenOptions::new().write(true).create(true).truncate(true).open(path)
-    }
 
     /// Not on this system.
     pub(crate) fn set(_: &File, _: bool) -> io::Result<()> {
@@ -191,7 +207,7 @@ mod system {
 }
 
 use system::AVAILABLE;
-pub(crate) use system::{create, is_cold, set};
+pub(crate) use system::{is_cold, set};
 
 #[cfg(test)]
 mod tests {

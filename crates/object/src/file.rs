@@ -9,7 +9,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, Write},
+    io,
     ops::Range,
     path::{Path, PathBuf},
     sync::Arc,
@@ -114,7 +114,7 @@ impl ObjectStore for FileStore {
         Box::pin(offload(u64::MAX, move || {
             let mut from = File::open(&from).map_err(|error| unreadable(&from, &error))?;
             let fill = |file: &mut File| io::copy(&mut from, file).map(drop);
-            inner.write(&owned, create, fill).map_err(|error| inner.failed("write", &owned, &error))
+            inner.write(&owned, fill).map_err(|error| inner.failed("write", &owned, &error))
         }))
     }
 
@@ -245,41 +245,12 @@ impl Inner {
     }
 
     fn write_bytes(&self, key: &str, data: &[u8]) -> io::Result<()> {
-        let fill = |file: &mut File| file.write_all(data);
-        let (pages, rest) = data.split_at(data.len() / buffers::PAGE * buffers::PAGE);
-        let Some(writes) = self.writes.iter().find(|writes| writes.suits(pages)) else {
-            return self.write(key, create, fill);
-        };
-        let turn = writes.begin();
-        if turn.directly {
-            let fill = |file: &mut File| {
-                file.write_all(pages)?;
-                if rest.is_empty() {
-                    return Ok(());
-                }
-                direct::set(file, false)?;
-                file.write_all(rest)
-            };
-            match self.write(key, direct::create, fill) {
-                Err(error) if direct::is_refusal(&error) => turn.refused(),
-                written => {
-                    turn.moved(data.len());
-                    return written;
-                }
-            }
-            return self.write(key, create, fill);
-        }
-        let written = self.write(key, create, fill);
-        turn.moved(data.len());
-        written
+        let [large, small] = &self.writes;
+        let writes = if data.len() < direct::LARGE { small } else { large };
+        self.write(key, |file| writes.write(file, data))
     }
 
-    fn write(
-        &self,
-        key: &str,
-        create: impl Fn(&Path) -> io::Result<File>,
-        fill: impl FnOnce(&mut File) -> io::Result<()>,
-    ) -> io::Result<()> {
+    fn write(&self, key: &str, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
         let path = self.path(key);
         let directory = path.parent().unwrap_or(Path::new("/"));
         let temporary = directory.join(self.temporary_name(&path));

@@ -9,7 +9,7 @@ mod buffers;
 mod compress;
 mod config;
 pub mod crypto;
-mod direct;
+pub mod direct;
 mod drivers;
 mod durable;
 mod file;

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::Write as _,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -15,6 +16,7 @@ use std::{
 use bytes::Bytes;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
+use sluice_object::direct::{self, Direct};
 use sluice_types::{Rng, job};
 
 use super::{
@@ -31,6 +33,9 @@ use crate::{
 
 /// Blocks waiting to be written.
 const QUEUE: usize = 4096;
+/// If so many times the size of a block waits to be written, blocks come faster than they are
+/// written.
+const BEHIND: u64 = 2;
 /// How often free space is checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a directory that failed is not used.
@@ -54,6 +59,8 @@ pub(super) struct Dir {
     /// Blocks to be written. One that is removed meanwhile is not in here any more, and then not
     /// kept.
     waiting: Mutex<FxHashMap<BlockKey, Bytes>>,
+    /// How large blocks are written that come too fast.
+    direct: Direct,
     /// The order in which they are written.
     queue: Mutex<Option<SyncSender<BlockKey>>>,
     stopped: Stop,
@@ -88,6 +95,7 @@ impl Dir {
             open,
             health: Mutex::default(),
             waiting: Mutex::default(),
+            direct: Direct::new(1, direct::LARGE),
             queue: Mutex::new(None),
             stopped: Stop::default(),
             queued,
@@ -265,7 +273,12 @@ impl Dir {
         }
         let started = Instant::now();
         let checksums = self.config.verify != Verify::None;
-        match file::write(&self.path(key), data, checksums, self.config.mode) {
+        // Pages of the page cache are only worth their time if there is time.
+        let behind = self.queued.load(Ordering::Relaxed) >= BEHIND * data.len() as u64;
+        let fill = |file: &mut fs::File| {
+            if behind { self.direct.write(file, data) } else { file.write_all(data) }
+        };
+        match file::write_with(&self.path(key), data, checksums, self.config.mode, fill) {
             Ok(()) => {
                 self.health.lock().failures = 0;
                 self.stats.cache_writes.add(1);
@@ -389,6 +402,26 @@ mod tests {
         dir.expire(&mut expiry, begun + Duration::from_mins(1));
         assert!(!dir.contains(old) && dir.contains(used));
         assert!(!dir.path(old).exists() && dir.path(used).exists());
+    }
+
+    #[test]
+    fn blocks_that_come_too_fast_are_written_whole() {
+        let place = tempfile::tempdir().unwrap();
+        let config = CacheConfig { dirs: vec![place.path().into()], ..CacheConfig::default() };
+        let layout = Layout { block_size: 4 << 20, hash_prefix: false };
+        let shared = (Arc::new(OpenFiles::new()), Arc::default(), Arc::default());
+        let dir = Dir::new(place.path().join("raw"), layout, &config, shared);
+        for (id, size) in [(1, 4 << 20), (2, (1 << 20) + 5)] {
+            let mut data = sluice_object::Buffer::with_length(size as usize);
+            data.iter_mut().zip(0_u32..).for_each(|(byte, at)| *byte = (at % 251) as u8);
+            let (data, key) = (Bytes::from(data), BlockKey { id, index: 0, size });
+            for behind in [key, BlockKey { id: 9, ..key }] {
+                dir.wait(behind, data.clone());
+            }
+            dir.store(key, &data);
+            let file = file::BlockFile::open(&dir.path(key), size, Verify::Full, true).unwrap();
+            assert!(file.read(&(0..size), Verify::Full).unwrap() == data, "{size}");
+        }
     }
 
     #[test]

@@ -180,15 +180,33 @@ impl BlockFile {
 /// Writes a block to `path`, by way of a temporary name, with the directories that lead there.
 /// Nothing is synced: after a power cut the file may hold other bytes, which the checksums detect.
 pub(crate) fn write(path: &Path, data: &[u8], checksums: bool, mode: u32) -> io::Result<()> {
+    write_with(path, data, checksums, mode, |file| file.write_all(data))
+}
+
+/// As [`write`]. `fill` writes the data, and perhaps not through the page cache.
+pub(super) fn write_with(
+    path: &Path,
+    data: &[u8],
+    checksums: bool,
+    mode: u32,
+    fill: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<()> {
     let temporary = temporary(path);
-    let written = try_write(&temporary, data, checksums, mode).and_then(|()| fs::rename(&temporary, path));
+    let sums = if checksums { data } else { &[] };
+    let written = try_write(&temporary, fill, sums, mode).and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
         let _ = fs::remove_file(&temporary);
     }
     written
 }
 
-fn try_write(temporary: &Path, data: &[u8], checksums: bool, mode: u32) -> io::Result<()> {
+/// Makes a file, fills it, and appends the checksums of `summed`.
+fn try_write(
+    temporary: &Path,
+    fill: impl FnOnce(&mut File) -> io::Result<()>,
+    summed: &[u8],
+    mode: u32,
+) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);
     #[cfg(unix)]
@@ -204,13 +222,10 @@ fn try_write(temporary: &Path, data: &[u8], checksums: bool, mode: u32) -> io::R
         }
         other => other?,
     };
-    file.write_all(data)?;
-    if checksums {
-        let sums: Vec<u8> =
-            data.chunks(PAGE as usize).flat_map(|page| crc32c::crc32c(page).to_be_bytes()).collect();
-        file.write_all(&sums)?;
-    }
-    Ok(())
+    fill(&mut file)?;
+    let sums: Vec<u8> =
+        summed.chunks(PAGE as usize).flat_map(|page| crc32c::crc32c(page).to_be_bytes()).collect();
+    file.write_all(&sums)
 }
 
 /// A name that no other thread or process writes to, even with the same directory.

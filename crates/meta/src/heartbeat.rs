@@ -102,8 +102,8 @@ impl Meta {
     }
 
     /// Loads the usage of the volume, and the quotas. Returns the settings, and when dead sessions
-    /// were last cleaned up, Unix seconds; `None` if there is no volume any more. Reads the session,
-    /// too, for its renewal. Two trips.
+    /// were last cleaned up, Unix seconds; `None` if there is no volume any more. Reads the
+    /// session, too, for its renewal. Two trips.
     fn reload(&self) -> Result<Option<(VolumeFormat, i64)>, EngineError> {
         self.env.counting().begin_loading();
         let counters = [Counter::UsedSpace, Counter::TotalInodes, Counter::LastCleanupSessions];

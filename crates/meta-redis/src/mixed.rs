@@ -37,6 +37,8 @@ const FOUND_OF_ONE: usize = 30_000;
 /// Keys of one part that [`divide`] makes. With parts of 10,000, a dump takes 5 % longer, because
 /// each thread needs more memory.
 const PART: usize = 4000;
+/// Answers of a search whose keys are merged at once.
+const MERGED: usize = 4;
 /// Strings that one command requests.
 const STRINGS: usize = 2000;
 /// A hash that fills at most so many pages is returned by one command, which takes the server a
@@ -299,7 +301,7 @@ impl Pass<'_> {
     /// and reading them together is faster.
     fn places(&self, names: &Receiver<Vec<Value>>) -> Result<Places, EngineError> {
         let (mut places, mut damaged) = (Vec::new(), Vec::new());
-        for names in names {
+        for (at, names) in names.iter().enumerate() {
             let begin = places.len();
             for key in names {
                 let key: Vec<u8> = self.reader.parse(key)?;
@@ -310,6 +312,9 @@ impl Pass<'_> {
             }
             // The server finds the next keys meanwhile.
             places[begin..].sort_unstable();
+            if at % MERGED == MERGED - 1 {
+                places.sort();
+            }
         }
         // This sort merges what is sorted.
         places.sort();

@@ -74,16 +74,21 @@ fn reachable(text: &str) -> Result<IpAddr, String> {
 }
 
 impl GroupFlags {
+    /// The flags of clients that give blocks, and whether each is given.
+    fn of_members(&self) -> [(&'static str, bool); 5] {
+        [
+            ("--group-weight", self.group_weight != 100),
+            ("--group-backup", self.group_backup),
+            ("--group-ip", self.group_ip.is_some()),
+            ("--group-port", self.group_port != 0),
+            ("--group-network", self.group_network.is_some()),
+        ]
+    }
+
     /// Notes what does nothing.
     pub(crate) fn unused(&self, unused: &mut UnusedFlags) {
         if self.cache_group.is_some() {
-            for (flag, given) in [
-                ("--group-weight", self.group_weight != 100),
-                ("--group-backup", self.group_backup),
-                ("--group-ip", self.group_ip.is_some()),
-                ("--group-port", self.group_port != 0),
-                ("--group-network", self.group_network.is_some()),
-            ] {
+            for (flag, given) in self.of_members() {
                 if self.no_sharing && given {
                     unused.refuse(
                         flag,
@@ -94,29 +99,19 @@ impl GroupFlags {
             }
             return;
         }
-        for (flag, given) in [
+        let others = [
             ("--no-sharing", self.no_sharing),
-            ("--group-weight", self.group_weight != 100),
-            ("--group-backup", self.group_backup),
             ("--fill-group-cache", self.fill_group_cache),
-            ("--group-ip", self.group_ip.is_some()),
-            ("--group-port", self.group_port != 0),
-            ("--group-network", self.group_network.is_some()),
             ("--group-plaintext", self.group_plaintext),
-        ] {
+        ];
+        for (flag, given) in self.of_members().into_iter().chain(others) {
             unused.ineffective(flag, given, "--cache-group");
         }
     }
 
     /// Notes what does nothing in a read-only mount.
     pub(crate) fn unused_read_only(&self, unused: &mut UnusedFlags) {
-        for (flag, given) in [
-            ("--group-weight", self.group_weight != 100),
-            ("--group-backup", self.group_backup),
-            ("--group-ip", self.group_ip.is_some()),
-            ("--group-port", self.group_port != 0),
-            ("--group-network", self.group_network.is_some()),
-        ] {
+        for (flag, given) in self.of_members() {
             let given = given && self.cache_group.is_some();
             unused.without_effect(flag, given, "a read-only mount gives the cache group no blocks");
         }

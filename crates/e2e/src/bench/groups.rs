@@ -1,8 +1,8 @@
 //! All rows, in the order of the table: which are measured together, on which engines, and by what.
 
 use super::{
-    Plan, Turn, backups, busy, clients, dumps, far_store, file, memory, metadata, operations, published,
-    ranks,
+    Plan, Turn, backups, busy, clients, dumps, far_store, file, memory, metadata, operations, pages,
+    published, ranks,
     row::{
         BYTES, COUNT, FILES, MEMORY, NOTHING, OPERATIONS, PERCENT, Row, SECONDS, Targets, Unit, all, local,
     },
@@ -188,6 +188,16 @@ pub(super) const GROUPS: &[Group] = &[
             Row { name: "memory: large file", unit: MEMORY, targets: local(2.0) },
         ],
         turn: file::turn,
+        rival: program,
+    },
+    Group {
+        engines: LOCAL,
+        usual: &[],
+        rows: &[
+            Row { name: "own files, opened again", unit: FILES, targets: local(3.0) },
+            Row { name: "reads of 512 B in memory", unit: OPERATIONS, targets: NOTHING },
+        ],
+        turn: pages::turn,
         rival: program,
     },
     Group {

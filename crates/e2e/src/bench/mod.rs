@@ -17,6 +17,7 @@ mod limit;
 mod memory;
 mod metadata;
 mod operations;
+mod pages;
 mod place;
 mod plan;
 mod published;

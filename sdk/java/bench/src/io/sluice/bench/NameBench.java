@@ -15,9 +15,10 @@ import org.apache.hadoop.fs.Path;
  * Hadoop's NNBench with many threads in one process: create_write, open_read, rename and delete,
  * each thread in a directory of its own. Prints a line for each operation and number of threads:
  * operation, threads, operations, operations per second, microseconds for one (mean, median, 99th
- * percentile).
+ * percentile). The last line is that of one rename of a directory of many files.
  *
- * <p>Arguments: URI, threads with commas, files of each thread, bytes of each file.
+ * <p>Arguments: URI, threads with commas, files of all threads together, bytes of each file, files
+ * of the directory (0: none).
  */
 public final class NameBench {
   private interface Act {
@@ -38,8 +39,30 @@ public final class NameBench {
       int count = Integer.parseInt(threads);
       run(fs, new Path(root, threads), count, Math.max(files / count, 1), content, true);
     }
+    int entries = Integer.parseInt(args[4]);
+    if (entries > 0) {
+      renameDirectory(fs, root, entries, content);
+    }
     fs.delete(root, true);
     fs.close();
+  }
+
+  private static void renameDirectory(FileSystem fs, Path root, int entries, byte[] content) throws Exception {
+    Path from = new Path(root, "directory");
+    int threads = Math.min(20, entries);
+    measure(fs, from, threads, entries / threads, false, "create_write", (at, dir, n) ->
+        write(at, new Path(from, dir.getName() + "_" + n), content));
+    measure(fs, root, 1, 1, true, "rename_directory", (at, dir, n) -> {
+      if (!at.rename(from, new Path(root, "renamed"))) {
+        throw new IOException("not renamed");
+      }
+    });
+  }
+
+  private static void write(FileSystem fs, Path file, byte[] content) throws IOException {
+    try (FSDataOutputStream out = fs.create(file, false)) {
+      out.write(content);
+    }
   }
 
   private static void run(FileSystem fs, Path root, int threads, int files, byte[] content, boolean tell)
@@ -48,11 +71,8 @@ public final class NameBench {
       fs.mkdirs(new Path(root, "t" + t));
     }
     byte[] buffer = new byte[content.length + 1];
-    measure(fs, root, threads, files, tell, "create_write", (at, dir, n) -> {
-      try (FSDataOutputStream out = at.create(new Path(dir, "file_" + n), false)) {
-        out.write(content);
-      }
-    });
+    measure(fs, root, threads, files, tell, "create_write", (at, dir, n) ->
+        write(at, new Path(dir, "file_" + n), content));
     measure(fs, root, threads, files, tell, "open_read", (at, dir, n) -> {
       try (FSDataInputStream in = at.open(new Path(dir, "file_" + n))) {
         in.read(buffer.clone());

@@ -102,7 +102,7 @@ fn a_signal_leaves_no_part_of_a_dump() {
         names.map(|entry| entry.expect("listed").file_name()).collect::<Vec<_>>()
     };
     // It never answers.
-    redis.signal("-STOP").expect("stopped");
+    redis.freeze(true).expect("stopped");
     for (signal, code) in [(Signal::TERM, 128 + 15), (Signal::INT, 128 + 2)] {
         let mut command = sluice();
         command.args(["dump", "--binary", &redis.url(1)]).arg(volume.path("dumps/meta.bin"));
@@ -113,7 +113,7 @@ fn a_signal_leaves_no_part_of_a_dump() {
         assert_eq!(dump.wait().expect("ended").code(), Some(code));
         assert_eq!(names().len(), 0);
     }
-    redis.signal("-CONT").expect("continued");
+    redis.freeze(false).expect("continued");
 }
 
 /// Each leaves a database without a volume, into which the whole dump is then loaded.

@@ -137,11 +137,11 @@ fn a_commit_in_doubt_is_not_taken_for_safe_before_a_replica_has_it() {
     let url = format!("{}?wait-replicas=1&read-timeout=3s", group.servers[0].url(1));
     let engine = open(&url);
     engine.harden().expect("nothing is in doubt");
-    group.servers[1].signal("-STOP").expect("stopped");
+    group.servers[1].freeze(true).expect("stopped");
     let outcome = commit(&engine, vec![Write::Insert(dir(1))]);
     assert!(matches!(outcome, Err(EngineError::Indeterminate { .. })), "{outcome:?}");
     assert!(matches!(engine.harden(), Err(EngineError::Unavailable { .. })));
-    group.servers[1].signal("-CONT").expect("goes on");
+    group.servers[1].freeze(false).expect("goes on");
     let until = std::time::Instant::now() + Duration::from_mins(1);
     while let Err(error) = engine.harden() {
         assert!(std::time::Instant::now() < until, "{error}");

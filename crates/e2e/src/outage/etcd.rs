@@ -37,14 +37,14 @@ fn killed(plan: &Plan, volume: &mut Volume, etcd: &mut Etcd) -> anyhow::Result<(
         leaders += u64::from(leader == Some(member));
         let frozen = rng.random_bool(0.3);
         if frozen {
-            etcd.signal(member, "-STOP")?;
+            etcd.freeze(member, true)?;
         } else {
             etcd.kill(member);
         }
         crew.more(50).context("with two of three members")?;
         crew.everybody().context("with two of three members")?;
         if frozen {
-            etcd.signal(member, "-CONT")?;
+            etcd.freeze(member, false)?;
         } else {
             etcd.restart(member)?;
         }

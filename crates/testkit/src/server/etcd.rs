@@ -167,13 +167,12 @@ impl Etcd {
         self.wait_until_ready(member)
     }
 
-    /// Stops (`-STOP`) a member, or lets it go on (`-CONT`).
+    /// Freezes a member, or lets it go on.
     ///
     /// # Errors
     /// If it does not run.
-    pub fn signal(&self, member: usize, signal: &str) -> io::Result<()> {
-        let pid = self.members[member].keeper.pid().ok_or(io::ErrorKind::NotFound)?;
-        Command::new("kill").args([signal, &pid.to_string()]).status().map(drop)
+    pub fn freeze(&self, member: usize, on: bool) -> io::Result<()> {
+        self.members[member].keeper.freeze(on)
     }
 
     /// Place of the member that leads, if they agree on one.

@@ -12,6 +12,8 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
+use rustix::process::{Pid, Signal, kill_process};
+
 /// A shell with a command that it starts and kills by order.
 #[derive(Debug)]
 pub(super) struct Keeper {
@@ -75,6 +77,14 @@ impl Keeper {
         if self.pid.take().is_some() {
             let _ = self.order("kill");
         }
+    }
+
+    /// Freezes its process, or lets it go on. No process is started for that: if a child ends while
+    /// another one is being started, the kernel interrupts a call of any thread.
+    pub(super) fn freeze(&self, on: bool) -> io::Result<()> {
+        let pid =
+            self.pid.and_then(|pid| Pid::from_raw(pid.try_into().ok()?)).ok_or(io::ErrorKind::NotFound)?;
+        Ok(kill_process(pid, if on { Signal::STOP } else { Signal::CONT })?)
     }
 
     /// Process id, while it runs.

@@ -171,10 +171,9 @@ impl Redis {
         fields.find(|(of, _)| *of == name).map(|(_, value)| value.trim().to_owned())
     }
 
-    /// Stops (`-STOP`) the process, or lets it go on (`-CONT`).
-    pub fn signal(&self, signal: &str) -> io::Result<()> {
-        let pid = self.pid().ok_or(io::ErrorKind::NotFound)?;
-        Command::new("kill").args([signal, &pid.to_string()]).status().map(drop)
+    /// Freezes the process, or lets it go on.
+    pub fn freeze(&self, on: bool) -> io::Result<()> {
+        self.keeper.freeze(on)
     }
 
     /// Sends one command (`["FLUSHALL"]`) and answers the first bytes that come back, as the

@@ -83,9 +83,9 @@ fn one_of_three_members_may_go() {
     go_on();
     server.restart(leader).expect("it starts again");
     let leader = server.leader().expect("one leads");
-    server.signal(leader, "-STOP").expect("it runs");
+    server.freeze(leader, true).expect("it runs");
     go_on();
-    server.signal(leader, "-CONT").expect("it runs");
+    server.freeze(leader, false).expect("it runs");
     go_on();
 }
 

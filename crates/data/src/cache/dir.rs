@@ -56,6 +56,8 @@ pub(super) struct Dir {
     /// Open files, which are closed when they are removed, because an open file keeps its space.
     open: Arc<OpenFiles>,
     health: Mutex<Health>,
+    /// Held while somebody looks whether the directory was removed.
+    noticing: Mutex<()>,
     /// Blocks to be written. One that is removed meanwhile is not in here any more, and then not
     /// kept.
     waiting: Mutex<FxHashMap<BlockKey, Bytes>>,
@@ -94,6 +96,7 @@ impl Dir {
             index: Mutex::new(DirIndex::new(Rng::from_os())),
             open,
             health: Mutex::default(),
+            noticing: Mutex::new(()),
             waiting: Mutex::default(),
             direct: Direct::new(1, direct::LARGE),
             queue: Mutex::new(None),
@@ -226,6 +229,8 @@ impl Dir {
 
     /// Drops the blocks of a directory that somebody removed. A scan finds single files that went.
     pub(super) fn notice_removal(&self) {
+        // Whoever finds the directory again waits until what it held is dropped.
+        let _one = self.noticing.lock();
         if self.root.exists() {
             return;
         }

@@ -1,8 +1,8 @@
 //! Rows about the kernel's page cache: small files that the mount has just written, opened and read
 //! again, and random reads of 512 bytes of a file whose pages are all in memory.
 //!
-//! What must stay true: the limit is a plain directory of the file system below `--within`. All data
-//! that is read is checked.
+//! What must stay true: the limit is a plain directory of the file system below `--within`. All
+//! data that is read is checked.
 
 use super::{
     Side, Turn,

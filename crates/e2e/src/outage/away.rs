@@ -61,21 +61,17 @@ impl Server {
     /// waits for the engine.
     fn takes_commits(&self, on: bool) -> anyhow::Result<()> {
         match self {
-            Self::Redis(redis) => signal(redis.pid(), if on { Signal::CONT } else { Signal::STOP }),
+            Self::Redis(redis) => Ok(redis.freeze(!on)?),
             Self::Postgres(postgres) => {
                 let settings = postgres.dir().join("data/postgresql.auto.conf");
                 let refuse = if on { "off" } else { "on" };
                 let line = format!("default_transaction_read_only = {refuse}\n");
                 File::options().append(true).open(settings)?.write_all(line.as_bytes())?;
-                signal(postgres.pid(), Signal::HUP)
+                let pid = postgres.pid().and_then(|pid| Pid::from_raw(pid as i32));
+                Ok(kill_process(pid.context("the server does not run")?, Signal::HUP)?)
             }
         }
     }
-}
-
-fn signal(pid: Option<u32>, signal: Signal) -> anyhow::Result<()> {
-    let pid = pid.and_then(|pid| Pid::from_raw(pid as i32)).context("the server does not run")?;
-    Ok(kill_process(pid, signal)?)
 }
 
 pub(super) fn run(plan: &Plan) -> anyhow::Result<()> {

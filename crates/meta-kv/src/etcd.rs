@@ -25,9 +25,12 @@ pub use self::store::Etcd;
 use self::{store::Purpose, txn::Moment, wire::RangeRequest};
 use crate::{
     engine::KvEngine,
-    kv::{Changes, Kv, Volume},
+    kv::{Changes, Kv, Volume, load_in_parts},
     stored::{Pair, Raw, Result, Span},
 };
+
+/// Most pairs of one transaction of a load, if the servers allow as many in nested transactions.
+const LOADED: usize = 1000;
 
 /// A volume's metadata in etcd.
 pub type EtcdEngine = KvEngine<Etcd>;
@@ -93,6 +96,10 @@ impl Kv for Etcd {
             Some(txn) => Ok(self.transact(&txn, Purpose::Commit).await?.succeeded),
             None => Ok(false),
         }
+    }
+
+    async fn load(&self, pairs: Vec<Pair>) -> Result<()> {
+        load_in_parts(self, pairs, txn::nested_once(self.most).min(LOADED)).await
     }
 
     fn watch(self: &Arc<Self>) -> Result<Box<dyn Watch>> {

@@ -6,6 +6,7 @@
 //! snapshot.
 
 use std::{
+    iter::Peekable,
     ops::Deref,
     sync::{Arc, OnceLock},
     time::Duration,
@@ -33,11 +34,11 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(15);
 /// large.
 pub(crate) const PAGE: usize = 20_000;
 
-/// Pairs that one commit loads: fewer than the operations that etcd allows by default. The client
-/// library of TiKV sends all keys of a transaction with each of its parts.
-const LOADED: usize = 125;
+/// Most bytes of one commit of a load, if it has several pairs. By default, etcd refuses requests
+/// of more than 1.5 MiB.
+const LOADED_BYTES: usize = 512 << 10;
 /// Commits of one load under way.
-const LOADING: usize = 8;
+const LOADING: usize = 2;
 
 /// The change of a key. The key was read before, unless it must be new.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,9 +147,7 @@ pub trait Kv: Sized + Send + Sync + 'static {
 
     /// Stores pairs that are sorted by their keys, in any number of commits. No client uses the
     /// volume yet, so nothing is compared.
-    fn load(&self, pairs: Vec<Pair>) -> impl Future<Output = Result<()>> {
-        load_in_parts(self, pairs)
-    }
+    fn load(&self, pairs: Vec<Pair>) -> impl Future<Output = Result<()>>;
 
     /// The change log, for a store that keeps one.
     fn change_log(&self) -> Option<&dyn ChangeLog> {
@@ -225,15 +224,30 @@ pub(crate) async fn remove_some<K: Kv>(kv: &K, span: &mut Span, most: usize) -> 
     kv.commit(at, Changes { keys, ..Changes::default() }).await.map(Some)
 }
 
-/// Stores pairs by commits of a few.
-pub(crate) async fn load_in_parts<K: Kv>(kv: &K, pairs: Vec<Pair>) -> Result<()> {
-    let mut rest = pairs.into_iter().map(|(key, value)| (key, Change::Put(value))).peekable();
-    let parts = std::iter::from_fn(|| rest.peek().is_some().then(|| rest.by_ref().take(LOADED).collect()));
+/// Stores pairs by commits of `most` pairs or fewer.
+pub(crate) async fn load_in_parts<K: Kv>(kv: &K, pairs: Vec<Pair>, most: usize) -> Result<()> {
+    let mut rest = pairs.into_iter().peekable();
+    let commits = std::iter::from_fn(|| rest.peek().is_some().then(|| next_part(&mut rest, most)));
     let commit = async |keys| kv.commit(kv.begin().await?, Changes { keys, ..Changes::default() }).await;
     // All end before an error is returned: what is repeated then would conflict with them.
-    let ended: Vec<Result<bool>> = stream::iter(parts.map(commit)).buffer_unordered(LOADING).collect().await;
+    let ended: Vec<Result<bool>> =
+        stream::iter(commits.map(commit)).buffer_unordered(LOADING).collect().await;
     let done: Vec<bool> = ended.into_iter().collect::<Result<_>>()?;
     if done.contains(&false) { Err(EngineError::Conflict(Vec::new())) } else { Ok(()) }
+}
+
+/// Takes the pairs of one commit of a load, at least one.
+fn next_part(rest: &mut Peekable<impl Iterator<Item = Pair>>, most: usize) -> Vec<(Raw, Change)> {
+    let (mut part, mut bytes) = (Vec::new(), 0);
+    while part.len() < most
+        && let Some((key, value)) = rest.next_if(|(key, value)| {
+            bytes += key.len() + value.len();
+            part.is_empty() || bytes <= LOADED_BYTES
+        })
+    {
+        part.push((key, Change::Put(value)));
+    }
+    part
 }
 
 /// Runs something in the background.

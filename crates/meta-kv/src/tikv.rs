@@ -25,6 +25,9 @@ use crate::{
 const BATCH: usize = 256;
 /// Transactions of one load under way.
 const LOADING: usize = 2;
+/// Pairs that the client library loads in one transaction. It sends all keys of a transaction with
+/// each of its parts.
+const LOADED: usize = 125;
 
 /// A volume's metadata in a TiKV cluster.
 pub type TikvEngine = KvEngine<Tikv>;
@@ -95,7 +98,7 @@ impl Kv for Tikv {
             Ok(()) => Ok(()),
             Err(error) => {
                 tracing::debug!(%error, "the client library repeats a load");
-                load_in_parts(self, Arc::unwrap_or_clone(pairs)).await
+                load_in_parts(self, Arc::unwrap_or_clone(pairs), LOADED).await
             }
         }
     }

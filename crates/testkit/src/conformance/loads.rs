@@ -80,6 +80,18 @@ pub fn many_are_loaded_by_several_at_once(factory: &Factory<'_>) {
     );
 }
 
+/// More bytes than a server takes in one request.
+pub fn large_values_are_loaded(factory: &Factory<'_>) {
+    let store = Store::new(factory);
+    let value = |at: u8| vec![at; 60_000].into();
+    let rows: Vec<Row> =
+        (1..=150).map(|at| Row::Xattr(Ino(at.into()), name("user.large"), value(at))).collect();
+    store.engine.load(&rows).expect("load");
+    for row in &rows {
+        store.assert_row(&row.key(), Some(row));
+    }
+}
+
 /// A load that is repeated after its answer was lost changes nothing.
 pub fn what_is_loaded_twice_is_there_once(factory: &Factory<'_>) {
     let store = Store::new(factory);

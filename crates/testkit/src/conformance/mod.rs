@@ -97,6 +97,7 @@ macro_rules! for_each_conformance_case {
             scans::a_directory_of_a_hundred_thousand,
             loads::what_is_loaded_is_read_back,
             loads::many_are_loaded_by_several_at_once,
+            loads::large_values_are_loaded,
             loads::what_is_loaded_twice_is_there_once,
             snapshots::what_is_committed_later_is_not_seen,
             logs::lines_are_kept_in_order,

@@ -31,6 +31,8 @@ use crate::{
 
 /// Most pairs of one transaction of a load, if the servers allow as many in nested transactions.
 const LOADED: usize = 1000;
+/// Transactions of one load under way.
+const LOADING: usize = 2;
 
 /// A volume's metadata in etcd.
 pub type EtcdEngine = KvEngine<Etcd>;
@@ -99,7 +101,7 @@ impl Kv for Etcd {
     }
 
     async fn load(&self, pairs: Vec<Pair>) -> Result<()> {
-        load_in_parts(self, pairs, txn::nested_once(self.most).min(LOADED)).await
+        load_in_parts(self, pairs, txn::nested_once(self.most).min(LOADED), LOADING).await
     }
 
     fn watch(self: &Arc<Self>) -> Result<Box<dyn Watch>> {

@@ -37,8 +37,6 @@ pub(crate) const PAGE: usize = 20_000;
 /// Most bytes of one commit of a load, if it has several pairs. By default, etcd refuses requests
 /// of more than 1.5 MiB.
 const LOADED_BYTES: usize = 512 << 10;
-/// Commits of one load under way.
-const LOADING: usize = 2;
 
 /// The change of a key. The key was read before, unless it must be new.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -224,14 +222,19 @@ pub(crate) async fn remove_some<K: Kv>(kv: &K, span: &mut Span, most: usize) -> 
     kv.commit(at, Changes { keys, ..Changes::default() }).await.map(Some)
 }
 
-/// Stores pairs by commits of `most` pairs or fewer.
-pub(crate) async fn load_in_parts<K: Kv>(kv: &K, pairs: Vec<Pair>, most: usize) -> Result<()> {
+/// Stores pairs by commits of `most` pairs or fewer, `at_once` of them at a time.
+pub(crate) async fn load_in_parts<K: Kv>(
+    kv: &K,
+    pairs: Vec<Pair>,
+    most: usize,
+    at_once: usize,
+) -> Result<()> {
     let mut rest = pairs.into_iter().peekable();
     let commits = std::iter::from_fn(|| rest.peek().is_some().then(|| next_part(&mut rest, most)));
     let commit = async |keys| kv.commit(kv.begin().await?, Changes { keys, ..Changes::default() }).await;
     // All end before an error is returned: what is repeated then would conflict with them.
     let ended: Vec<Result<bool>> =
-        stream::iter(commits.map(commit)).buffer_unordered(LOADING).collect().await;
+        stream::iter(commits.map(commit)).buffer_unordered(at_once).collect().await;
     let done: Vec<bool> = ended.into_iter().collect::<Result<_>>()?;
     if done.contains(&false) { Err(EngineError::Conflict(Vec::new())) } else { Ok(()) }
 }

@@ -28,6 +28,8 @@ const LOADING: usize = 2;
 /// Pairs that the client library loads in one transaction. It sends all keys of a transaction with
 /// each of its parts.
 const LOADED: usize = 125;
+/// Transactions of one load that the client library has under way.
+const LIBRARY_LOADING: usize = 8;
 
 /// A volume's metadata in a TiKV cluster.
 pub type TikvEngine = KvEngine<Tikv>;
@@ -98,7 +100,7 @@ impl Kv for Tikv {
             Ok(()) => Ok(()),
             Err(error) => {
                 tracing::debug!(%error, "the client library repeats a load");
-                load_in_parts(self, Arc::unwrap_or_clone(pairs), LOADED).await
+                load_in_parts(self, Arc::unwrap_or_clone(pairs), LOADED, LIBRARY_LOADING).await
             }
         }
     }

@@ -29,6 +29,9 @@ use crate::{
 const LINKS: usize = 2;
 /// Requests for large blocks that are under way at once.
 const LARGE_DEPTH: usize = 4;
+/// How long a member is asked for blocks before it is measured. It has all of them in memory then,
+/// as the bare servers have.
+const WARMING: Duration = Duration::from_secs(2);
 
 #[derive(Args)]
 pub(crate) struct Speed {
@@ -104,6 +107,7 @@ impl Speed {
         let clients = if self.clients_of.is_empty() { Clients::value_variants() } else { &self.clients_of };
         let all: Vec<(What, Clients)> =
             whats.iter().flat_map(|what| clients.iter().map(|clients| (*what, *clients))).collect();
+        let period = Duration::from_secs(self.seconds);
         let mut rates: Vec<[Vec<f64>; 2]> = vec![<[Vec<f64>; 2]>::default(); all.len()];
         for round in 0..self.rounds {
             for plaintext in [true, false] {
@@ -113,16 +117,19 @@ impl Speed {
                 let buffer_size = format!("--buffer-size={}", self.buffer_size);
                 let plaintext_flag = if plaintext { "--plaintext" } else { "" };
                 let node = Self::start(&["node", &buffer_size, plaintext_flag], dir.path())?;
+                for large in [false, true] {
+                    self.measure(&runtime, &node, large, Clients::Drain, WARMING)?;
+                }
                 for ((what, clients), rates) in all.iter().zip(&mut rates) {
                     if what.is_encrypted() != plaintext {
-                        let done = self.measure(&runtime, &node, what.is_large(), *clients)?;
+                        let done = self.measure(&runtime, &node, what.is_large(), *clients, period)?;
                         rates[0].push(done.show(round, "member", *what, *clients));
                     }
                 }
             }
             for ((what, clients), rates) in all.iter().zip(&mut rates) {
                 let server = Self::start(&["bare", &what.name()], dir.path())?;
-                let done = self.measure(&runtime, &server, what.is_large(), *clients)?;
+                let done = self.measure(&runtime, &server, what.is_large(), *clients, period)?;
                 rates[1].push(done.show(round, "bare", *what, *clients));
             }
         }
@@ -153,7 +160,14 @@ impl Speed {
     }
 
     /// Requests to one server, over as many connections as clients make.
-    fn measure(&self, runtime: &Runtime, server: &Serving, large: bool, clients: Clients) -> Result<Done> {
+    fn measure(
+        &self,
+        runtime: &Runtime,
+        server: &Serving,
+        large: bool,
+        clients: Clients,
+        period: Duration,
+    ) -> Result<Done> {
         let mut print = None;
         if !server.print.is_empty() {
             let bytes = hex::decode(&server.print)?.try_into();
@@ -169,18 +183,18 @@ impl Speed {
         };
         let (started, cpu) = (Instant::now(), server.cpu()?);
         let answers = match clients {
-            Clients::Group => self.ask_as_group(runtime, &member, large)?,
-            Clients::Drain => self.drain(&member, large)?,
+            Clients::Group => self.ask_as_group(runtime, &member, large, period)?,
+            Clients::Drain => self.drain(&member, large, period)?,
         };
         let bytes = answers * u64::from(if large { LARGE } else { SMALL });
         Ok(Done { answers, bytes, cpu: server.cpu()?.saturating_sub(cpu), wall: started.elapsed() })
     }
 
     /// Answers to clients of a group.
-    fn ask_as_group(&self, runtime: &Runtime, member: &Member, large: bool) -> Result<u64> {
+    fn ask_as_group(&self, runtime: &Runtime, member: &Member, large: bool, period: Duration) -> Result<u64> {
         let (size, count) = if large { (LARGE, LARGES) } else { (SMALL, SMALLS) };
         let depth = if large { LARGE_DEPTH } else { self.depth };
-        let (started, until) = (Instant::now(), Duration::from_secs(self.seconds));
+        let started = Instant::now();
         runtime.block_on(async {
             let mut work = JoinSet::new();
             for client in 0..self.clients {
@@ -192,7 +206,7 @@ impl Speed {
                     let group = Arc::clone(&group);
                     work.spawn(async move {
                         let (mut done, mut at) = (0, (client * 977 + task * 131) as u64);
-                        while started.elapsed() < until {
+                        while started.elapsed() < period {
                             at = (at + 7919) % count;
                             let key = block(at, size);
                             ensure!(group.fetch(key, 0..size).await.is_some(), "a block was not given");
@@ -211,7 +225,7 @@ impl Speed {
     }
 
     /// Answers to clients that throw them away.
-    fn drain(&self, member: &Member, large: bool) -> Result<u64> {
+    fn drain(&self, member: &Member, large: bool, period: Duration) -> Result<u64> {
         let (size, count) = if large { (LARGE, LARGES) } else { (SMALL, SMALLS) };
         let depth = if large { LARGE_DEPTH } else { self.depth };
         let connections = depth.min(self.clients * LINKS);
@@ -222,7 +236,7 @@ impl Speed {
             count,
             depth: depth / connections,
             first: number as u64 * 977,
-            period: Duration::from_secs(self.seconds),
+            period,
         };
         std::thread::scope(|scope| {
             let all: Vec<_> =

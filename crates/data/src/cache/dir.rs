@@ -124,6 +124,12 @@ impl Dir {
         self.index.lock().touch(key)
     }
 
+    /// A number that grows with each use.
+    #[cfg(test)]
+    pub(super) fn tick(&self) -> u64 {
+        self.index.lock().tick()
+    }
+
     /// Queues a block to be written, if there is room in the queue.
     pub(super) fn offer(&self, key: BlockKey, data: Bytes) -> bool {
         let queue = self.queue.lock();

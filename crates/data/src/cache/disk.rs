@@ -130,10 +130,13 @@ impl DiskCache {
         sums: &mut Vec<u32>,
         wait: bool,
     ) -> Cached<Served> {
-        let Some(dir) = self.dirs.iter().find(|dir| dir.touch(key)) else { return Cached::Missing };
         if let Some(bytes) = self.kept.serve(key, range, sums) {
+            if self.kept.is_noted() {
+                self.dirs.iter().any(|dir| dir.touch(key));
+            }
             return Cached::Here(Served::Shared(bytes));
         }
+        let Some(dir) = self.dirs.iter().find(|dir| dir.touch(key)) else { return Cached::Missing };
         let first = sums.len();
         let served = self.try_file(dir, key, wait, |file| {
             file.serve(range, out, sums, wait)?;
@@ -270,6 +273,7 @@ impl DiskCache {
     }
 
     pub(crate) fn remove(&self, key: BlockKey) {
+        self.kept.remove(key);
         for dir in &self.dirs {
             dir.remove(key);
         }
@@ -326,7 +330,11 @@ fn lacks_resources(error: &std::io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{cache::file, config::CacheConfig};
+    use crate::{
+        cache::{file, kept::NOTED},
+        config::CacheConfig,
+    };
+
     #[test]
     fn a_file_that_went_while_it_was_opened_is_not_kept_open() {
         let place = tempfile::tempdir().unwrap();
@@ -343,6 +351,29 @@ mod tests {
         dir.remove(key);
         file::write(&dir.path(key), b"abc", true, 0o600).unwrap();
         assert!(disk.open_file(dir, key, true).is_ok() && disk.open.get(&key).is_none());
+    }
+
+    #[test]
+    fn what_is_kept_is_noted_as_used_until_it_is_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let cache = CacheConfig { dirs: vec![place.path().into()], ..CacheConfig::default() };
+        let config = DataConfig { volume: "v".into(), cache, ..DataConfig::default() };
+        let layout = Layout { block_size: 4096, hash_prefix: false };
+        let disk = DiskCache::open(&config, layout, Arc::default()).unwrap().unwrap();
+        disk.limit_kept(1 << 20);
+        let key = BlockKey { id: 1, index: 0, size: 6 };
+        disk.keep(key, &Bytes::from_static(b"abcdef"));
+        let serve = || disk.serve(key, &(0..6), (&mut Vec::new(), 0), &mut Vec::new(), true);
+        assert!(matches!(serve(), Cached::Here(Served::Copied)), "from its file");
+        let before = disk.dirs[0].tick();
+        for _ in 0..3 * NOTED {
+            let Cached::Here(Served::Shared(bytes)) = serve() else { panic!("it is not kept") };
+            assert_eq!(bytes, "abcdef");
+        }
+        assert_eq!(disk.dirs[0].tick(), before + 3);
+        disk.remove(key);
+        assert!(matches!(serve(), Cached::Missing));
+        assert_eq!(disk.in_memory().map(|bytes| bytes.load(Ordering::Relaxed)), [0, 0]);
     }
 
     #[test]

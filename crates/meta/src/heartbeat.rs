@@ -14,12 +14,12 @@ use crate::{
     meta::Meta,
     ops::{
         allocate::TakeTurn,
-        session::{DropLocks, DropSession, ListSustained, PutSession},
+        session::{DropLastCommits, DropLocks, DropSession, ListSustained, PutSession},
         sustained::DropSustained,
     },
     pages::scan_all,
     record_cache::RecordCache,
-    schema::{Counter, Extra, Key, Row, VolumeFormat},
+    schema::{Counter, Extra, KEPT, Key, LastCommits, Row, VolumeFormat},
 };
 
 /// Why a client must end at once.
@@ -167,6 +167,24 @@ impl Meta {
         Ok(())
     }
 
+    /// Removes what is known of the commits of clients that were fenced before this time.
+    fn forget_last_commits(&self, before: i64) -> FsResult<()> {
+        let never = Interrupt::never();
+        let fenced = [Read::All(List::Extras(Extra::LastCommits))];
+        let Some(Found::Rows(rows)) = self.retry(&never, || self.engine.read(&fenced))?.pop() else {
+            return Ok(());
+        };
+        let is_old = |json: &[u8]| LastCommits::parse(json).is_none_or(|last| last.fenced < before);
+        for row in rows {
+            if let Row::Extra(_, sid, json) = row
+                && is_old(&json.0)
+            {
+                self.run(DropLastCommits { sid, before }, &never)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Whether another client has the volume open, according to sessions that have not expired.
     pub fn has_others(&self, interrupt: &Interrupt) -> FsResult<bool> {
         let now = self.env.clock.now().sec;
@@ -240,6 +258,7 @@ impl Meta {
         let now = self.env.clock.now().sec;
         let turn = |job| self.run(TakeTurn { job, due: now - HOURLY, now }, interrupt);
         if turn(Counter::LastCleanupFiles)? {
+            self.forget_last_commits(now - KEPT)?;
             self.clean_deleted_files(now - DELFILE_AGE, sink, interrupt)?;
         }
         if turn(Counter::NextCleanupSlices)? {

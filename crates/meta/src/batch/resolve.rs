@@ -6,16 +6,14 @@ use std::{
 };
 
 use rustc_hash::FxHashSet;
-use sluice_types::{Ino, Time, wait};
+use sluice_types::wait;
 
 use super::{Batcher, failed::Failed, queued_op::AnyQueuedOp};
 use crate::{
     engine::{Commit, EngineError, Expect, Found, Read, Step, Write},
-    schema::{EXPIRED, Key, Row, Session},
+    schema::{EXPIRED, Extra, Key, LastCommits, Row, Session},
 };
 
-/// Times closer than this may be one: some engines keep less than we do.
-const PRECISION: Duration = Duration::from_millis(1);
 /// How long a session lasts that came back before its heartbeat, seconds.
 const UNTIL_HEARTBEAT: i64 = 300;
 
@@ -71,58 +69,24 @@ impl Batcher {
         retry(group, || self.engine.harden())
     }
 
-    /// [`Self::resolve_commit`] after another client fenced this client and removed the number that
-    /// would have told. A record that nobody else can have made tells as well if it is there. If it
-    /// is not, others may have removed it: that of a node tells only if a directory shows that
-    /// nothing was made in it ([`never_happened`]), and that of a slice does not: of one with one
-    /// reference some engines keep none. Where nothing tells, the commit is sent again as it is: it
-    /// states what it found and removes or replaces that, so that it cannot happen twice. One that
-    /// makes a node could.
+    /// [`Self::resolve_commit`] after another client fenced this client. Whoever did it kept the
+    /// number that tells.
     fn resolve_expired(&self, commit: &Commit, lost: Step, group: &[Arc<AnyQueuedOp>]) -> Result<(), Failed> {
+        let last = Read::Get(Key::Extra(Extra::LastCommits, lost.writer));
+        let found = retry(group, || self.engine.read(std::slice::from_ref(&last)))?;
         retry(group, || self.resynchronise(lost))?;
-        let unknown = || EngineError::Indeterminate {
-            engine: self.engine.name().into(),
-            reason: "its session expired before it was known whether the commit happened".into(),
-        };
-        let own = commit.writes.iter().filter_map(|write| match write {
-            // Of those who make the same hour of the trash each finds one.
-            Write::Insert(Row::Node(ino, _)) if ino.is_trash() => None,
-            Write::Insert(row @ (Row::Node(..) | Row::SliceRef(..))) => Some(row.key()),
+        let last = match &found[..] {
+            [Found::Row(Some(Row::Extra(_, _, json)))] => LastCommits::parse(&json.0),
             _ => None,
-        });
-        if let Some(key) = own.max_by_key(|key| matches!(key, Key::Node(_))) {
-            let dirs = bumped(commit).map(|(dir, _)| Read::Get(Key::Node(dir)));
-            let reads: Vec<Read> = std::iter::once(Read::Get(key.clone())).chain(dirs).collect();
-            let found = retry(group, || self.engine.read(&reads))?;
-            if let Some(Found::Row(Some(_))) = found.first() {
-                return self.found_done(commit, lost, group);
-            }
-            if let Key::Node(_) = key {
-                let again = Failed::Again { culprits: FxHashSet::default() };
-                return Err(if never_happened(commit, &found[1..]) {
-                    again
-                } else {
-                    Failed::Unknown(unknown())
-                });
-            }
-        }
-        if group.iter().any(|op| self.comes_too_late(op)) {
-            return Err(Failed::Unknown(unknown()));
-        }
-        let step = self.next_step(lost.lane);
-        let again = Commit { step: Some(step), ..commit.clone() };
-        self.log_effects(step, group);
-        let error = match self.engine.commit(&again) {
-            Ok(()) => {
-                self.committed(commit, step, None);
-                return Ok(());
-            }
-            Err(EngineError::Conflict(_)) => unknown(),
-            Err(error) => error,
         };
-        // Whatever became of this one, the first is unknown.
-        self.doubt(step);
-        Err(Failed::Unknown(error))
+        match last.and_then(|last| last.lanes.get(&lost.lane).copied()) {
+            Some(n) if n == lost.to => self.found_done(commit, lost, group),
+            Some(_) => Err(Failed::Again { culprits: FxHashSet::default() }),
+            None => Err(Failed::Unknown(EngineError::Indeterminate {
+                engine: self.engine.name().into(),
+                reason: "its session expired long ago, and nobody knows whether the commit happened".into(),
+            })),
+        }
     }
 
     /// What the engine holds as the number of the last commit of a lane.
@@ -184,25 +148,6 @@ impl Batcher {
         self.reached(step.lane, step.to);
         Ok(())
     }
-}
-
-/// Directories whose times a commit raises, and to what.
-fn bumped(commit: &Commit) -> impl Iterator<Item = (Ino, Time)> {
-    commit.writes.iter().filter_map(|write| match write {
-        Write::Bump { ino, time: Some(time), .. } => Some((*ino, *time)),
-        _ => None,
-    })
-}
-
-/// Whether what was found of the directories that a commit raises shows that it never happened: one
-/// has older times, or there are none by which others could have come to what it made. `false` if
-/// nobody knows.
-fn never_happened(commit: &Commit, found: &[Found]) -> bool {
-    let older = |((_, time), found): ((Ino, Time), &Found)| match found {
-        Found::Row(Some(Row::Node(_, attr))) => time.since(attr.ctime) > PRECISION,
-        _ => false,
-    };
-    found.is_empty() || bumped(commit).zip(found).any(older)
 }
 
 /// Asks until there is an answer: until then it is unknown whether the commit of these operations

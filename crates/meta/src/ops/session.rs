@@ -8,7 +8,7 @@ use crate::{
     change_log::Line,
     engine::{Hold, List, Write},
     op::{ConflictKey, ConflictKeys, Op},
-    schema::{Change, EXPIRED, Key, Row, Session, SessionInfo},
+    schema::{Change, EXPIRED, Extra, Key, LastCommits, Row, Session, SessionInfo},
     view::{Stop, View},
     want::Want,
 };
@@ -49,7 +49,7 @@ impl Op for PutSession {
 
 /// Takes its locks from a session that ended or died; from one that died also the right to commit,
 /// at once, so that it does nothing under locks that others have got. Its record stays until its
-/// sustained files are gone. Two trips.
+/// sustained files are gone. Three trips.
 #[derive(Clone, Copy, Debug)]
 pub struct DropLocks {
     /// The session.
@@ -71,8 +71,9 @@ impl Op for DropLocks {
 
     fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {
         let session = Key::Session(self.sid);
-        let locks = Want::all(List::LocksOf(self.sid), Hold::None);
-        view.want(&[locks, Want::get(session.clone(), Hold::Lock)])?;
+        let first = [Want::all(List::LocksOf(self.sid), Hold::None), Want::get(session.clone(), Hold::Lock)];
+        let fenced = self.dead_before.map(|_| wants(self.sid));
+        view.want(&first.into_iter().chain(fenced.into_iter().flatten()).collect::<Vec<_>>())?;
         if let Some(before) = self.dead_before {
             // One that is gone may be back before the commit: who removed it has taken its locks.
             let Some(Row::Session(sid, session)) = view.get(&session, Hold::Lock)? else {
@@ -82,8 +83,7 @@ impl Op for DropLocks {
                 return Ok(false);
             }
             view.put(Row::Session(sid, Session { expire: EXPIRED, ..session }));
-            view.write(Write::Clear(List::Lanes(self.sid)));
-            view.write(Write::Clear(List::Changes(self.sid)));
+            fence(view, self.sid)?;
         }
         drop_locks(view, self.sid)?;
         Ok(true)
@@ -125,7 +125,7 @@ impl Op for ListSustained {
 /// Removes the record of a session whose locks and sustained files are gone, and of one that died
 /// the locks that came since. Nothing is removed if it was refreshed meanwhile. Its writer records
 /// go in the same commit, so that whoever still commits under it learns of it, and so does its
-/// membership in a cache group. Two trips.
+/// membership in a cache group. Two trips, three if it has writer records.
 #[derive(Clone, Debug)]
 pub struct DropSession {
     /// The session.
@@ -148,8 +148,9 @@ impl Op for DropSession {
         let key = Key::Session(self.sid);
         let locks = self.dead_before.map(|_| Want::all(List::LocksOf(self.sid), Hold::None));
         let member = group::wants(self.sid).into_iter();
+        let fenced = (!self.keep_writer).then(|| wants(self.sid));
         let wants = member.chain(locks).chain([Want::get(key.clone(), Hold::Lock)]);
-        view.want(&wants.collect::<Vec<_>>())?;
+        view.want(&wants.chain(fenced.into_iter().flatten()).collect::<Vec<_>>())?;
         let alive = match (view.get(&key, Hold::Lock)?, self.dead_before) {
             (Some(Row::Session(_, session)), Some(before)) => session.expire >= before,
             _ => false,
@@ -165,9 +166,69 @@ impl Op for DropSession {
         view.write(Write::Discard(key));
         view.log(|| Line::DropSession(self.sid));
         if !self.keep_writer {
-            view.write(Write::Clear(List::Lanes(self.sid)));
-            view.write(Write::Clear(List::Changes(self.sid)));
+            fence(view, self.sid)?;
         }
         Ok(true)
+    }
+}
+
+/// What [`fence`] reads first.
+fn wants(sid: u64) -> [Want; 2] {
+    let last = Want::get(Key::Extra(Extra::LastCommits, sid), Hold::Lock);
+    [Want::all(List::Lanes(sid), Hold::None), last]
+}
+
+/// Takes the right to commit from a session. Keeps which commits it had reached.
+fn fence(view: &mut View<'_>, sid: u64) -> Result<(), Stop> {
+    let lanes = view.all(List::Lanes(sid), Hold::None)?;
+    if !lanes.is_empty() {
+        let mut last = match view.get(&Key::Extra(Extra::LastCommits, sid), Hold::Lock)? {
+            Some(Row::Extra(_, _, json)) => LastCommits::parse(&json.0).unwrap_or_default(),
+            _ => LastCommits::default(),
+        };
+        last.fenced = view.now().sec;
+        // What is known of a lane from an earlier time is true as long as the lane has no record.
+        let known = last.lanes.keys().map(|lane| Key::Writer(sid, *lane));
+        let lanes: Vec<Key> = lanes.iter().map(Row::key).chain(known).collect();
+        view.want(&lanes.iter().map(|lane| Want::get(lane.clone(), Hold::Lock)).collect::<Vec<_>>())?;
+        for lane in lanes {
+            if let Some(Row::Writer(_, lane, n)) = view.get(&lane, Hold::Lock)? {
+                last.lanes.insert(lane, n);
+            }
+        }
+        group::store(view, Extra::LastCommits, sid, last.to_json())?;
+    }
+    view.write(Write::Clear(List::Lanes(sid)));
+    view.write(Write::Clear(List::Changes(sid)));
+    Ok(())
+}
+
+/// Removes what [`DropSession`] kept of the commits of a session, if it was fenced before
+/// `before`. Two trips.
+#[derive(Clone, Copy, Debug)]
+pub struct DropLastCommits {
+    /// The session.
+    pub sid: u64,
+    /// Unix seconds.
+    pub before: i64,
+}
+
+impl Op for DropLastCommits {
+    /// Whether it is gone.
+    type Out = bool;
+    const NAME: &'static str = "drop_last_commits";
+
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Volume("session")]
+    }
+
+    fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {
+        let key = Key::Extra(Extra::LastCommits, self.sid);
+        let Some(Row::Extra(_, _, json)) = view.get(&key, Hold::Lock)? else { return Ok(true) };
+        let old = LastCommits::parse(&json.0).is_none_or(|last| last.fenced < self.before);
+        if old {
+            view.write(Write::Discard(key));
+        }
+        Ok(old)
     }
 }

@@ -20,11 +20,15 @@ pub enum Extra {
     GroupKeys = 3,
     /// What `fsck` or `gc` found last, by a number for each.
     Report = 4,
+    /// Which commits a fenced client had reached, by its session id:
+    /// [`LastCommits`](super::LastCommits).
+    LastCommits = 5,
 }
 
 impl Extra {
     /// Every kind.
-    pub const ALL: [Self; 4] = [Self::Member, Self::GroupVersion, Self::GroupKeys, Self::Report];
+    pub const ALL: [Self; 5] =
+        [Self::Member, Self::GroupVersion, Self::GroupKeys, Self::Report, Self::LastCommits];
 
     /// Its number in databases that name it by one.
     pub const fn code(self) -> u8 {
@@ -43,6 +47,7 @@ impl Extra {
             Self::GroupVersion => "groupversion",
             Self::GroupKeys => "groupkeys",
             Self::Report => "reports",
+            Self::LastCommits => "lastcommits",
         }
     }
 
@@ -75,12 +80,14 @@ mod tests {
     #[test]
     fn a_kind_is_found_by_what_is_stored_of_it() {
         let stored = Extra::ALL.map(|kind| (kind.code(), kind.word()));
-        assert_eq!(stored, [(1, "members"), (2, "groupversion"), (3, "groupkeys"), (4, "reports")]);
+        let wanted =
+            [(1, "members"), (2, "groupversion"), (3, "groupkeys"), (4, "reports"), (5, "lastcommits")];
+        assert_eq!(stored, wanted);
         for kind in Extra::ALL {
             assert_eq!(Extra::from_code(kind.code()), Some(kind));
             assert_eq!(Extra::from_word(kind.word().as_bytes()), Some(kind));
         }
-        assert_eq!((Extra::from_code(0), Extra::from_code(5)), (None, None));
+        assert_eq!((Extra::from_code(0), Extra::from_code(6)), (None, None));
         assert_eq!((Extra::from_word(b""), Extra::from_word(b"writers")), (None, None));
     }
 

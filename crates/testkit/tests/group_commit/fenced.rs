@@ -9,38 +9,16 @@ use sluice_meta::{
     batch::Interrupt,
     engine::{Commit, Engine, EngineError, Write},
     mem::MemEngine,
-    schema::{Key, Row},
+    schema::Key,
 };
 use sluice_testkit::wrap::Hooked;
-use sluice_types::{Attr, FileType, FsError, Ino, Name, Time};
+use sluice_types::{FsError, Ino, Name, Time};
 
-use crate::fixture::{Create, WRITER, batcher, log, store};
-
-#[test]
-fn a_node_that_others_make_as_well_does_not_say_that_a_commit_happened() {
-    let engine = store();
-    let hour = Ino(Ino::TRASH.0 + 1);
-    let (inner, commits) = (engine.clone(), AtomicUsize::new(0));
-    let hook = move |_: &Commit| {
-        if commits.fetch_add(1, Ordering::Relaxed) > 0 {
-            return Ok(());
-        }
-        let attr = Attr::new(FileType::Dir, 0o555, 0, 0, Ino::TRASH, Time::default());
-        let made = Write::Insert(Row::Node(hour, attr));
-        let writes = vec![made, Write::Discard(Key::Writer(WRITER, 0))];
-        inner.commit(&Commit { writes, ..Commit::default() }).unwrap();
-        Err(EngineError::Indeterminate { engine: "mem".into(), reason: "it did not happen".into() })
-    };
-    let hooked = Hooked::new(Arc::new(engine.clone())).limited(1, 100).before_commit(hook);
-    let create = Create { dir: 1, name: "f".into(), ino: hour.0 };
-    let answer = batcher(Arc::new(hooked)).submit(create, &Interrupt::never());
-    assert!(answer.is_err(), "{answer:?}");
-    assert!(log(&engine).is_empty(), "it did not happen");
-}
+use crate::fixture::{Create, batcher, fence, log, store};
 
 /// An engine that does the first commit or not, and loses the answer. Before the client can ask,
-/// another client removes the file, and this one is fenced.
-fn losing_and_fencing(engine: &MemEngine, happens: bool) -> Hooked {
+/// others remove the file and change its directory, and this client is fenced.
+fn losing_and_fencing(engine: &MemEngine, happens: bool, keep: bool) -> Hooked {
     let (inner, commits) = (engine.clone(), AtomicUsize::new(0));
     let hook = move |commit: &Commit| {
         if commits.fetch_add(1, Ordering::Relaxed) > 0 {
@@ -50,25 +28,36 @@ fn losing_and_fencing(engine: &MemEngine, happens: bool) -> Hooked {
             inner.commit(commit).unwrap();
         }
         let entry = Key::Entry(Ino(1), Name::new(b"f").unwrap());
-        let removed = [Key::Node(Ino(100)), entry, Key::Writer(WRITER, 0)];
-        let writes = removed.map(Write::Discard).to_vec();
+        let mut writes = [Key::Node(Ino(100)), entry].map(Write::Discard).to_vec();
+        let later = Some(Time { sec: 1_800_000_000, nsec: 0 });
+        writes.push(Write::Bump { ino: Ino(1), nlink: 0, time: later });
         inner.commit(&Commit { writes, ..Commit::default() }).unwrap();
+        fence(&inner, keep);
         Err(EngineError::Indeterminate { engine: "mem".into(), reason: "nobody knows".into() })
     };
     Hooked::new(Arc::new(engine.clone())).limited(1, 100).before_commit(hook)
 }
 
-#[test]
-fn what_was_made_and_removed_since_is_not_made_again() {
-    let create = || Create { dir: 1, name: "f".into(), ino: 100 };
+/// What a client is told of a creation whose answer was lost, and how often the file was made.
+fn create(happens: bool, keep: bool) -> (Result<u64, FsError>, usize) {
     let engine = store();
-    let answer = batcher(Arc::new(losing_and_fencing(&engine, true))).submit(create(), &Interrupt::never());
-    assert!(matches!(answer, Err(FsError::Io(_))), "{answer:?}");
-    assert_eq!(log(&engine), [100], "it happened once");
+    let create = Create { dir: 1, name: "f".into(), ino: 100 };
+    let answer =
+        batcher(Arc::new(losing_and_fencing(&engine, happens, keep))).submit(create, &Interrupt::never());
+    (answer, log(&engine).len())
+}
 
-    // Nobody has changed anything in the directory: it did not happen.
-    let engine = store();
-    let answer = batcher(Arc::new(losing_and_fencing(&engine, false))).submit(create(), &Interrupt::never());
-    assert_eq!(answer, Ok(100));
-    assert_eq!(log(&engine), [100]);
+#[test]
+fn the_number_that_was_kept_says_whether_a_commit_happened() {
+    assert_eq!(create(true, true), (Ok(100), 1), "it happened, and is not done again");
+    assert_eq!(create(false, true), (Ok(100), 1), "it did not happen, and is done");
+}
+
+#[test]
+fn without_that_number_nobody_is_told_that_a_commit_happened_or_did_not() {
+    for happens in [true, false] {
+        let (answer, made) = create(happens, false);
+        assert!(matches!(answer, Err(FsError::Io(_))), "{answer:?}");
+        assert_eq!(made, usize::from(happens), "it is not done again");
+    }
 }

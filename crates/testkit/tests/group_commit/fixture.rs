@@ -5,10 +5,10 @@ use std::{sync::Arc, time::Duration};
 use sluice_meta::{
     Env, Stop, View,
     batch::Batcher,
-    engine::{Commit, Engine, Hold, Write},
+    engine::{Commit, Engine, Found, Hold, List, Read, Write},
     mem::MemEngine,
     op::{ConflictKey, ConflictKeys, Op},
-    schema::{Counter, Entry, Key, Row, VolumeFormat},
+    schema::{Counter, Entry, Extra, Key, LastCommits, Row, VolumeFormat},
 };
 use sluice_types::{Attr, FileType, FsError, Ino, ManualClock, Name, Slice, Time};
 use smallvec::smallvec;
@@ -30,6 +30,20 @@ pub(crate) fn store() -> MemEngine {
     writes.extend((0..16).map(|lane| Write::Insert(Row::Writer(WRITER, lane, 0))));
     engine.commit(&Commit { writes, ..Commit::default() }).unwrap();
     engine
+}
+
+/// Takes the right to commit from the tests' batcher, as another client does. `keep` says whether
+/// its last commits are kept.
+pub(crate) fn fence(engine: &MemEngine, keep: bool) {
+    let lanes = engine.read(&[Read::All(List::Lanes(WRITER))]).unwrap().pop();
+    let Some(Found::Rows(lanes)) = lanes else { panic!("no list") };
+    let number = |row: &Row| if let Row::Writer(_, lane, n) = row { Some((*lane, *n)) } else { None };
+    let last = LastCommits { fenced: 1, lanes: lanes.iter().filter_map(number).collect() };
+    let mut writes: Vec<Write> = lanes.iter().map(|row| Write::Discard(row.key())).collect();
+    if keep {
+        writes.push(Write::Put(Row::Extra(Extra::LastCommits, WRITER, last.to_json().into())));
+    }
+    engine.commit(&Commit { writes, ..Commit::default() }).unwrap();
 }
 
 pub(crate) fn batcher(engine: Arc<dyn Engine>) -> Arc<Batcher> {

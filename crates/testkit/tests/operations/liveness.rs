@@ -1,6 +1,7 @@
 //! Who lives, who is dead, and who may say so.
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU32, Ordering},
@@ -13,11 +14,11 @@ use sluice_meta::{
     engine::{Commit, Engine, EngineError, Found, List, Read, Write},
     ops::{
         getattr::GetAttr,
-        session::{DropLocks, DropSession, ListSustained},
+        session::{DropLastCommits, DropLocks, DropSession, ListSustained},
         sustained::DropSustained,
         unlink::Unlink,
     },
-    schema::{Counter, FlockKind, Key, LockOwner, Row},
+    schema::{Counter, Extra, FlockKind, Key, LastCommits, LockOwner, Row},
 };
 use sluice_testkit::{
     operations::{at, create},
@@ -97,6 +98,59 @@ fn a_session_that_came_back_keeps_what_it_has_open() {
     two.run(DropSession { sid, dead_before: Some(late), keep_writer: false }, &never).unwrap();
     let buried = two.run(DropLocks { sid, dead_before: Some(late) }, &never);
     assert_eq!(buried, Ok(false), "it is gone, and may be back at any moment");
+}
+
+/// What was kept of the commits of a session that was fenced.
+fn last_commits(engine: &dyn Engine, sid: u64) -> Option<LastCommits> {
+    match engine.read(&[Read::Get(Key::Extra(Extra::LastCommits, sid))]).unwrap().pop() {
+        Some(Found::Row(Some(Row::Extra(_, _, json)))) => LastCommits::parse(&json.0),
+        _ => None,
+    }
+}
+
+/// The numbers in the writer records of a session.
+fn numbers(engine: &dyn Engine, sid: u64) -> BTreeMap<u16, u64> {
+    match engine.read(&[Read::All(List::Lanes(sid))]).unwrap().pop() {
+        Some(Found::Rows(rows)) => rows
+            .into_iter()
+            .filter_map(|row| if let Row::Writer(_, lane, n) = row { Some((lane, n)) } else { None })
+            .collect(),
+        _ => BTreeMap::new(),
+    }
+}
+
+#[test]
+fn whoever_fences_a_client_keeps_what_it_had_committed() {
+    let (store, clock, never) = (crate::fresh(), ManualClock::new(NOW), Interrupt::never());
+    store.format(0);
+    let [one, two] = [(); 2].map(|()| Meta::open(store.open(), options(&clock)).unwrap());
+    one.run(create(1, "f", 10, FileType::File), &never).unwrap();
+    let (sid, engine) = (one.sid(), store.open());
+    let before = numbers(engine.as_ref(), sid);
+    assert!(before.values().any(|n| *n > 0), "{before:?}");
+    let late = Some(NOW.sec + 61);
+    assert_eq!(two.run(DropLocks { sid, dead_before: late }, &never), Ok(true));
+    let kept = LastCommits { fenced: NOW.sec, lanes: before.clone() };
+    assert_eq!(last_commits(engine.as_ref(), sid), Some(kept.clone()));
+    assert!(numbers(engine.as_ref(), sid).is_empty());
+    two.run(DropSession { sid, dead_before: late, keep_writer: false }, &never).unwrap();
+    assert_eq!(last_commits(engine.as_ref(), sid), Some(kept.clone()), "there was nothing else to keep");
+
+    // It comes back with one of its lanes, and is fenced again.
+    one.run(create(1, "g", 11, FileType::File), &never).unwrap();
+    let back = numbers(engine.as_ref(), sid);
+    assert!(back.len() == 1 && back.iter().all(|(lane, n)| before[lane] < *n), "{before:?}, then {back:?}");
+    clock.advance(LONG);
+    let fenced = clock.now().sec;
+    assert_eq!(two.run(DropLocks { sid, dead_before: Some(fenced + 1000) }, &never), Ok(true));
+    let lanes: BTreeMap<u16, u64> = before.into_iter().chain(back).collect();
+    assert_eq!(last_commits(engine.as_ref(), sid), Some(LastCommits { fenced, lanes }));
+
+    // It is not kept for ever.
+    assert_eq!(two.run(DropLastCommits { sid, before: fenced }, &never), Ok(false));
+    assert!(last_commits(engine.as_ref(), sid).is_some());
+    assert_eq!(two.run(DropLastCommits { sid, before: fenced + 1 }, &never), Ok(true));
+    assert_eq!(last_commits(engine.as_ref(), sid), None);
 }
 
 #[test]

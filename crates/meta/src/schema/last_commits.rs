@@ -1,0 +1,47 @@
+//! The record that says which commits a fenced client had reached.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// How long such a record stays, seconds. A client that was cut off for longer does not find out
+/// any more what became of the commits that it had sent.
+pub(crate) const KEPT: i64 = 86_400;
+
+/// The last commits of a client that others took for dead. Whoever fences it writes this, in the
+/// commit that removes its writer records. A client that comes back reads there whether a commit
+/// happened whose answer it did not get.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LastCommits {
+    /// When it was fenced last, Unix seconds.
+    pub fenced: i64,
+    /// By lane, the number of the last commit.
+    pub lanes: BTreeMap<u16, u64>,
+}
+
+impl LastCommits {
+    /// Reads the JSON; `None` if it is damaged.
+    pub fn parse(json: &[u8]) -> Option<Self> {
+        serde_json::from_slice(json).ok()
+    }
+
+    /// The JSON to store.
+    pub fn to_json(&self) -> Vec<u8> {
+        // A map of numbers always serialises.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_stored_is_read() {
+        let last = LastCommits { fenced: 5, lanes: BTreeMap::from([(0, 7), (3, 1)]) };
+        assert_eq!(last.to_json(), br#"{"fenced":5,"lanes":{"0":7,"3":1}}"#);
+        assert_eq!(LastCommits::parse(&last.to_json()), Some(last));
+        assert_eq!(LastCommits::parse(b"{"), None);
+    }
+}

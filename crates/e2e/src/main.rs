@@ -180,6 +180,9 @@ enum Order {
         /// Engines to measure on [default: those that each row names]
         #[arg(long, value_delimiter = ',')]
         engines: Option<Vec<Engine>>,
+        /// Words that Sluice's mounts get, too, such as `-o io_uring`
+        #[arg(long, value_name = "WORDS", allow_hyphen_values = true, default_value = "")]
+        mount_options: String,
         #[arg(long, default_value_t = 3)]
         rounds: usize,
         #[arg(long, default_value_t = 1)]
@@ -356,6 +359,7 @@ fn run(order: Order) -> anyhow::Result<()> {
             mdtest,
             floor,
             engines,
+            mount_options,
             rounds,
             seed,
             quick,
@@ -363,8 +367,7 @@ fn run(order: Order) -> anyhow::Result<()> {
             write,
         } => {
             let (sluice, within) = program.paths()?;
-            let mut sizes = if quick { bench::Sizes::QUICK } else { bench::Sizes::FULL };
-            sizes.flat = files.unwrap_or(sizes.flat).next_multiple_of(100);
+            let sizes = bench::Sizes::of(quick, files);
             let plan = bench::Plan {
                 sluice,
                 juicefs,
@@ -373,6 +376,7 @@ fn run(order: Order) -> anyhow::Result<()> {
                 floor,
                 within,
                 engines,
+                mount_options: mount_options.split_whitespace().map(String::from).collect(),
                 words: rows,
                 rounds,
                 seed,

@@ -39,6 +39,7 @@ mod notify;
 mod options;
 mod readers;
 mod reply;
+mod request_queue;
 mod session;
 mod unmount;
 mod uring;

@@ -7,7 +7,6 @@
 //! The watchdog raises the limit by one for every reader that it gives up.
 
 use std::{
-    collections::VecDeque,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -26,6 +25,7 @@ use crate::{
     errno::Errno,
     filesystem::FileSystem,
     init::{Config, Negotiated},
+    request_queue::{QueuedRequest, RequestQueue},
     wake::ReaderState,
 };
 
@@ -54,52 +54,6 @@ pub(crate) struct Readers {
     states: Mutex<Vec<Arc<ReaderState>>>,
     state: Mutex<State>,
     changed: Condvar,
-}
-
-/// A request that waits for a reader.
-struct QueuedRequest {
-    call: Arc<Call>,
-    bytes: Box<[u8]>,
-}
-
-/// Queued requests.
-#[derive(Default)]
-struct RequestQueue {
-    queue: VecDeque<QueuedRequest>,
-    /// Bytes of the large ones.
-    bytes: usize,
-}
-
-/// Memory that large queued requests may take.
-const QUEUE_BYTES: usize = 64 << 20;
-/// Requests up to this size are always queued. Their callers wait, so there are at most as many as
-/// threads on the machine.
-const SMALL: usize = 8 << 10;
-
-impl RequestQueue {
-    /// Queues a request; `false` if that would take too much memory.
-    fn add(&mut self, queued: QueuedRequest) -> bool {
-        let size = queued.weight();
-        if size > 0 && self.bytes + size > QUEUE_BYTES {
-            return false;
-        }
-        self.bytes += size;
-        self.queue.push_back(queued);
-        true
-    }
-
-    fn take(&mut self) -> Option<QueuedRequest> {
-        let queued = self.queue.pop_front()?;
-        self.bytes -= queued.weight();
-        Some(queued)
-    }
-}
-
-impl QueuedRequest {
-    /// The bytes that it counts for.
-    fn weight(&self) -> usize {
-        if self.bytes.len() > SMALL { self.bytes.len() } else { 0 }
-    }
 }
 
 /// How long an unneeded reader sleeps before it ends.
@@ -361,7 +315,7 @@ impl Readers {
     fn queue_request(&self, call: &Arc<Call>, bytes: &[u8]) -> bool {
         let mut queued = self.queued.lock();
         if queued.add(QueuedRequest { call: Arc::clone(call), bytes: bytes.into() }) {
-            self.queued_count.store(queued.queue.len(), Ordering::SeqCst);
+            self.queued_count.store(queued.len(), Ordering::SeqCst);
             return true;
         }
         drop(queued);
@@ -393,7 +347,7 @@ impl Readers {
             let next = {
                 let mut queued = self.queued.lock();
                 let next = queued.take();
-                self.queued_count.store(queued.queue.len(), Ordering::SeqCst);
+                self.queued_count.store(queued.len(), Ordering::SeqCst);
                 next
             };
             let ours = next.as_ref().is_none_or(|QueuedRequest { call, bytes }| {

@@ -143,6 +143,7 @@ mod tests {
             floor: None,
             within: PathBuf::new(),
             engines: engines.map(<[Engine]>::to_vec),
+            mount_options: Vec::new(),
             words: words.iter().map(|word| (*word).to_owned()).collect(),
             rounds: 1,
             seed: 1,

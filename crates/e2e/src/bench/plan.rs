@@ -22,6 +22,8 @@ pub struct Plan {
     pub within: PathBuf,
     /// Engines to measure on; those of each row's own choice if it is none.
     pub engines: Option<Vec<Engine>>,
+    /// More options of Sluice's mounts.
+    pub mount_options: Vec<String>,
     /// Rows whose name contains one of these; all if empty.
     pub words: Vec<String>,
     /// Turns of each program in each row.
@@ -92,4 +94,10 @@ impl Sizes {
         counted: 50,
         items: 20,
     };
+
+    /// One of the two, with so many files in the flat directory.
+    pub fn of(quick: bool, files: Option<usize>) -> Self {
+        let sizes = if quick { Self::QUICK } else { Self::FULL };
+        Self { flat: files.unwrap_or(sizes.flat).next_multiple_of(100), ..sizes }
+    }
 }

@@ -35,7 +35,8 @@ pub(super) fn facts(plan: &Plan) -> String {
     let cpu = cpu.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split_once(": "));
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let memory: u64 = field(&read("/proc/meminfo"), "MemTotal:") >> 20;
-    let mut programs = vec![version(&plan.sluice)];
+    let options = plan.mount_options.iter().map(|option| format!(" {option}"));
+    let mut programs = vec![version(&plan.sluice) + &options.collect::<String>()];
     programs.extend(plan.juicefs.as_deref().map(version));
     format!(
         "{cores} cores ({}), {memory} GiB, Linux {}; {}; rounds: {}.",

@@ -50,15 +50,18 @@ impl Turn<'_> {
         if self.side == Side::JuiceFs { &["--no-usage-report", "--backup-meta", "0"] } else { &[] }
     }
 
-    /// Mounts it with the program's defaults, without backups, and with a block cache of the same
-    /// size for all.
+    /// Mounts it with the program's defaults and the plan's options, without backups, and with a
+    /// block cache of the same size for all.
     pub(super) fn mount(&self, volume: &mut Volume) -> anyhow::Result<PathBuf> {
         self.mount_with(volume, &[])
     }
 
     /// [`Self::mount`] with more options.
     pub(super) fn mount_with(&self, volume: &mut Volume, more: &[&str]) -> anyhow::Result<PathBuf> {
-        let options = [&["--cache-size", "10240", "--backup-meta", "0"], self.quiet(), more].concat();
+        let mut options = [&["--cache-size", "10240", "--backup-meta", "0"], self.quiet(), more].concat();
+        if self.side == Side::Sluice {
+            options.extend(self.plan.mount_options.iter().map(String::as_str));
+        }
         volume.mount_plain(&options)
     }
 

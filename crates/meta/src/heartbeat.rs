@@ -19,7 +19,7 @@ use crate::{
     },
     pages::scan_all,
     record_cache::RecordCache,
-    schema::{Counter, Extra, KEPT, Key, LastCommits, Row, VolumeFormat},
+    schema::{Counter, Extra, Key, LastCommits, Row, VolumeFormat},
 };
 
 /// Why a client must end at once.
@@ -36,6 +36,9 @@ pub enum Ended {
     TooNew,
 }
 
+/// How long the last commits of a fenced client are kept, seconds. One that was cut off for longer
+/// does not find out any more what became of the commits that it had sent.
+const LAST_COMMITS_KEPT: i64 = 86_400;
 /// Most stale sessions cleaned in one round.
 const STALE_SESSIONS: usize = 1000;
 /// Deleted files younger than this are left to the client that deleted them, seconds.
@@ -258,7 +261,7 @@ impl Meta {
         let now = self.env.clock.now().sec;
         let turn = |job| self.run(TakeTurn { job, due: now - HOURLY, now }, interrupt);
         if turn(Counter::LastCleanupFiles)? {
-            self.forget_last_commits(now - KEPT)?;
+            self.forget_last_commits(now - LAST_COMMITS_KEPT)?;
             self.clean_deleted_files(now - DELFILE_AGE, sink, interrupt)?;
         }
         if turn(Counter::NextCleanupSlices)? {

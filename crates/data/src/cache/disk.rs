@@ -335,13 +335,18 @@ mod tests {
         config::CacheConfig,
     };
 
+    /// A cache in one directory.
+    fn open(place: &Path) -> Arc<DiskCache> {
+        let cache = CacheConfig { dirs: vec![place.into()], ..CacheConfig::default() };
+        let config = DataConfig { volume: "v".into(), cache, ..DataConfig::default() };
+        let layout = Layout { block_size: 4096, hash_prefix: false };
+        DiskCache::open(&config, layout, Arc::default()).unwrap().unwrap()
+    }
+
     #[test]
     fn a_file_that_went_while_it_was_opened_is_not_kept_open() {
         let place = tempfile::tempdir().unwrap();
-        let cache = CacheConfig { dirs: vec![place.path().into()], ..CacheConfig::default() };
-        let config = DataConfig { cache, ..DataConfig::default() };
-        let layout = Layout { block_size: 4096, hash_prefix: false };
-        let disk = DiskCache::open(&config, layout, Arc::default()).unwrap().unwrap();
+        let disk = open(place.path());
         let key = BlockKey { id: 1, index: 0, size: 3 };
         let dir = &disk.dirs[0];
         // Its file is there and the index does not know it: so it is while it is being evicted.
@@ -356,10 +361,7 @@ mod tests {
     #[test]
     fn what_is_kept_is_noted_as_used_until_it_is_removed() {
         let place = tempfile::tempdir().unwrap();
-        let cache = CacheConfig { dirs: vec![place.path().into()], ..CacheConfig::default() };
-        let config = DataConfig { volume: "v".into(), cache, ..DataConfig::default() };
-        let layout = Layout { block_size: 4096, hash_prefix: false };
-        let disk = DiskCache::open(&config, layout, Arc::default()).unwrap().unwrap();
+        let disk = open(place.path());
         disk.limit_kept(1 << 20);
         let key = BlockKey { id: 1, index: 0, size: 6 };
         disk.keep(key, &Bytes::from_static(b"abcdef"));
@@ -379,10 +381,7 @@ mod tests {
     #[test]
     fn a_block_is_read_while_it_waits_to_be_written() {
         let place = tempfile::tempdir().unwrap();
-        let cache = CacheConfig { dirs: vec![place.path().into()], ..CacheConfig::default() };
-        let config = DataConfig { volume: "v".into(), cache, ..DataConfig::default() };
-        let layout = Layout { block_size: 4096, hash_prefix: false };
-        let disk = DiskCache::open(&config, layout, Arc::default()).unwrap().unwrap();
+        let disk = open(place.path());
         let key = BlockKey { id: 1, index: 0, size: 6 };
         disk.home(key).wait(key, Bytes::from_static(b"abcdef"));
         assert!(disk.is_near(key) && !disk.contains(key));

@@ -203,7 +203,7 @@ fn fence(view: &mut View<'_>, sid: u64) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Removes what [`DropSession`] kept of the commits of a session, if it was fenced before
+/// Removes what was kept of the commits of a session ([`LastCommits`]), if it was fenced before
 /// `before`. Two trips.
 #[derive(Clone, Copy, Debug)]
 pub struct DropLastCommits {

@@ -4,10 +4,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// How long such a record stays, seconds. A client that was cut off for longer does not find out
-/// any more what became of the commits that it had sent.
-pub(crate) const KEPT: i64 = 86_400;
-
 /// The last commits of a client that others took for dead. Whoever fences it writes this, in the
 /// commit that removes its writer records. A client that comes back reads there whether a commit
 /// happened whose answer it did not get.

@@ -32,7 +32,6 @@ pub use entry::Entry;
 pub use extra::{Extra, Opaque};
 pub use format::{FormatError, Tier, TrashDays, VolumeFormat};
 pub use group_keys::{GroupKey, GroupKeys, Secret};
-pub(crate) use last_commits::KEPT;
 pub use last_commits::LastCommits;
 pub use lock::{FlockKind, LockOwner, PlockRange, decode_plocks, encode_plocks};
 pub use member::Member;

@@ -7,6 +7,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::json;
+
 /// The secret of a key. It is never shown.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Secret([u8; Self::BYTES]);
@@ -73,13 +75,12 @@ impl GroupKeys {
 
     /// Reads the JSON; `None` if it is damaged. What a newer client added is ignored.
     pub(crate) fn parse(json: &[u8]) -> Option<Self> {
-        serde_json::from_slice(json).ok()
+        json::parse(json)
     }
 
     /// The JSON to store.
     pub(crate) fn to_json(&self) -> Vec<u8> {
-        // A struct of numbers always serialises.
-        serde_json::to_vec(self).unwrap_or_default()
+        json::to_json(self)
     }
 }
 

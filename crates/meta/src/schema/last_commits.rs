@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::json;
+
 /// The last commits of a client that others took for dead. Whoever fences it writes this, in the
 /// commit that removes its writer records. A client that comes back reads there whether a commit
 /// happened whose answer it did not get.
@@ -19,13 +21,12 @@ pub struct LastCommits {
 impl LastCommits {
     /// Reads the JSON; `None` if it is damaged.
     pub fn parse(json: &[u8]) -> Option<Self> {
-        serde_json::from_slice(json).ok()
+        json::parse(json)
     }
 
     /// The JSON to store.
     pub fn to_json(&self) -> Vec<u8> {
-        // A map of numbers always serialises.
-        serde_json::to_vec(self).unwrap_or_default()
+        json::to_json(self)
     }
 }
 

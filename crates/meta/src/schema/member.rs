@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::json;
+
 /// A client that serves blocks of its cache to others. Its record lives as long as its session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -30,13 +32,12 @@ pub struct Member {
 impl Member {
     /// Reads the JSON; `None` if it is damaged. Members that a newer client added are ignored.
     pub fn parse(json: &[u8]) -> Option<Self> {
-        serde_json::from_slice(json).ok()
+        json::parse(json)
     }
 
     /// The JSON to store.
     pub fn to_json(&self) -> Vec<u8> {
-        // A struct of strings and numbers always serialises.
-        serde_json::to_vec(self).unwrap_or_default()
+        json::to_json(self)
     }
 }
 

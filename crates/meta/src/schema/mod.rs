@@ -12,6 +12,7 @@ mod entry;
 mod extra;
 mod format;
 mod group_keys;
+mod json;
 mod last_commits;
 mod lock;
 mod member;

@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use super::json;
+
 /// When the session of a client expires that was fenced, and that has files left to clear
 /// away.
 pub(crate) const EXPIRED: i64 = 0;
@@ -53,12 +55,11 @@ pub struct SessionInfo {
 impl SessionInfo {
     /// Reads the JSON; `None` if it is damaged.
     pub fn parse(json: &[u8]) -> Option<Self> {
-        serde_json::from_slice(json).ok()
+        json::parse(json)
     }
 
     /// The JSON to store.
     pub fn to_json(&self) -> Bytes {
-        // A struct of strings and numbers always serialises.
-        serde_json::to_vec(self).unwrap_or_default().into()
+        json::to_json(self).into()
     }
 }

@@ -337,7 +337,7 @@ mod tests {
 
     /// A cache in one directory.
     fn open(place: &Path) -> Arc<DiskCache> {
-        let cache = CacheConfig { dirs: vec![place.into()], ..CacheConfig::default() };
+        let cache = CacheConfig { dirs: vec![place.into()], free_space_ratio: 0.0, ..CacheConfig::default() };
         let config = DataConfig { volume: "v".into(), cache, ..DataConfig::default() };
         let layout = Layout { block_size: 4096, hash_prefix: false };
         DiskCache::open(&config, layout, Arc::default()).unwrap().unwrap()

@@ -48,7 +48,7 @@ pub(super) fn diagnose(
     }
     let broken = conditions.into_iter().zip(&found).filter(|(condition, found)| !condition.holds(found));
     let mut broken: Vec<Key> = broken.map(|(condition, _)| condition.key).collect();
-    if broken.is_empty() && refusal == Refusal::Duplicate {
+    if broken.is_empty() && refusal == Refusal::Check {
         // The unique key of some tables is narrower than ours: then any of them may have made it
         // fail.
         broken = commit.writes.iter().filter_map(narrow).collect();

@@ -44,10 +44,8 @@ pub(crate) enum Failure {
 /// Why the server refused a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// An expectation or a precondition does not hold.
+    /// An expectation or a precondition does not hold, or a record that was to be inserted exists.
     Check,
-    /// A record that was to be inserted exists.
-    Duplicate,
     /// A conflict with another client; no expectation is known to fail.
     Collision,
     /// Chunks to append to are damaged, or too long.
@@ -59,8 +57,7 @@ pub(super) enum Refusal {
 /// Classifies the refusal of a commit.
 pub(super) const fn refusal(error: &ServerError) -> Refusal {
     match error.code {
-        CHECK => Refusal::Check,
-        DUPLICATE => Refusal::Duplicate,
+        CHECK | DUPLICATE => Refusal::Check,
         DEADLOCK | CHANGED | OVERTAKEN => Refusal::Collision,
         NO_APPEND => Refusal::NoAppend,
         _ => Refusal::Other,

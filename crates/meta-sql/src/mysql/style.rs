@@ -3,6 +3,11 @@
 /// The error of a failed check: the statement computed a value outside its type.
 pub(super) const CHECK: u16 = 1690;
 
+/// An expression that fails if `wrong` is 1, with the error [`CHECK`].
+pub(super) fn overflow(wrong: &str) -> String {
+    format!("18446744073709551615+({wrong})")
+}
+
 /// How the statements of a transaction are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
@@ -17,7 +22,7 @@ impl Style {
     pub(super) fn check(self, wrong: &str) -> String {
         match self {
             // Unlike `DO`, `SET` reports errors, and unlike `SELECT` it answers nothing.
-            Self::Single => format!("SET @sluice=18446744073709551615+({wrong})"),
+            Self::Single => format!("SET @sluice={}", overflow(wrong)),
             Self::Compound => {
                 format!("IF {wrong} THEN SIGNAL SQLSTATE '22003' SET MYSQL_ERRNO={CHECK};END IF")
             }

@@ -7,6 +7,7 @@
 
 use std::fmt::Write as _;
 
+use super::style::overflow;
 use crate::{
     codec::Record,
     schema::{Column, Dialect},
@@ -176,6 +177,14 @@ impl Place {
         out.push('(');
         commas(out, values.iter().enumerate(), |out, (at, value)| self.push(out, at, value));
         out.push(')');
+    }
+
+    /// What makes an insert fail, as a failed check does, if the row exists. A plain insert fails,
+    /// too, but looks for the row under shared locks. If the index still has a removed row with the
+    /// same key, several clients get them, and then each waits for the others.
+    pub(super) fn refusing(&self) -> String {
+        let key = self.fields[0].name;
+        format!(" ON DUPLICATE KEY UPDATE {key}={}", overflow(&format!("{key} IS NOT NULL")))
     }
 
     /// What replaces a row that exists.

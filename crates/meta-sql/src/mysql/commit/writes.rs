@@ -42,7 +42,7 @@ impl Builder<'_> {
         match (action, record) {
             (Action::Step, _) => rows.iter().for_each(|step| self.step(step)),
             (Action::Delete | Action::Discard, _) => self.delete(record, &rows),
-            (Action::Insert, _) => self.insert(record, &rows, ""),
+            (Action::Insert, _) => self.insert(record, &rows, &self.tables.of(record).refusing()),
             (Action::Put, _) => self.insert(record, &rows, &self.tables.of(record).replacing()),
             (Action::Add, Record::Node) => self.bump(&rows),
             (Action::Add, Record::DirStat | Record::DirQuota) => self.add_to(record, &rows),

@@ -19,6 +19,7 @@ use sluice_meta::{
     ops::create::Create,
     schema::{Member, Quota, QuotaKey, Row, Session, SessionInfo, VolumeFormat},
 };
+use sluice_testkit::wait;
 use sluice_types::{Caller, Clock, FileType, Ino, Name, SystemClock};
 
 /// How long anything may take.
@@ -130,15 +131,14 @@ impl Running {
 
     /// Waits until an answer of the API is as wanted.
     fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-        let deadline = Instant::now() + TIMEOUT;
-        loop {
-            let found = self.json(path);
-            if wanted(&found) {
-                return found;
-            }
-            assert!(Instant::now() < deadline, "{path}: {found:#}");
-            thread::sleep(Duration::from_millis(20));
-        }
+        let mut found = self.json(path);
+        let is_wanted = || {
+            found = self.json(path);
+            wanted(&found)
+        };
+        let done = wait::until(path, TIMEOUT, is_wanted);
+        assert!(done.is_ok(), "{path}: {found:#}");
+        found
     }
 
     /// The header of a browser that has logged in.

@@ -7,17 +7,14 @@
 mod engine;
 mod point;
 mod server;
-mod wait;
 
+pub(crate) use self::point::{TIMEOUT, dead, take_away};
 use self::server::{Server, Started};
-pub use self::{engine::Engine, point::mounted, wait::until};
-pub(crate) use self::{
-    point::{dead, take_away},
-    wait::TIMEOUT,
-};
+pub use self::{engine::Engine, point::mounted};
 use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process_group};
 use sluice_testkit::server::{Namespace, Proxy};
+pub use sluice_testkit::wait::until;
 use std::{
     ffi::OsString,
     fs::File,
@@ -446,9 +443,9 @@ impl Mount {
             status.is_some()
         })?;
         ensure!(kill || status.is_some_and(|status| status.success()), "the mount ended with {status:?}");
-        until("the mount point to be free or dead", TIMEOUT, || {
+        Ok(until("the mount point to be free or dead", TIMEOUT, || {
             !mounted(&self.point) || kill && dead(&self.point)
-        })
+        })?)
     }
 
     /// All of it at once: the guardian, and who serves.

@@ -1,17 +1,16 @@
 //! How many connections a client has, for how long, and what it says when it gets none.
 
-use std::{
-    sync::Arc,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, thread, time::Duration};
 
 use sluice_meta::{
     engine::{Commit, Engine, EngineError, Found, Read, Write},
     schema::{Key, Row},
 };
 use sluice_meta_redis::RedisEngine;
-use sluice_testkit::server::{Redis, RedisOptions, redis};
+use sluice_testkit::{
+    server::{Redis, RedisOptions, redis},
+    wait,
+};
 use sluice_types::{Attr, FileType, Ino, Time};
 
 fn open(server: &Redis, options: &str) -> RedisEngine {
@@ -88,12 +87,9 @@ fn idle_connections_are_kept_as_the_url_says() {
     assert_eq!(connections(&server, || (0..5).for_each(|_| look(&engine))), 5);
     for options in ["max_idle_time=1ms", "max_life_time=1ms"] {
         let engine = open(&server, options);
-        let until = Instant::now() + Duration::from_mins(1);
-        let pause = || thread::sleep(Duration::from_millis(2));
-        while connections(&server, || look(&engine)) == 0 {
-            assert!(Instant::now() < until, "{options}: the connection is kept");
-            pause();
-        }
+        let is_new = || connections(&server, || look(&engine)) > 0;
+        // The pause between two looks is longer than a connection is kept.
+        wait::until(options, Duration::from_mins(1), is_new).expect("a new connection");
     }
     let engine = open(&server, "");
     assert_eq!(connections(&server, || (0..5).for_each(|_| look(&engine))), 0);

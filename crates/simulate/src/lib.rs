@@ -56,6 +56,7 @@ mod participant;
 mod plan;
 mod sched;
 mod seed;
+mod start_error;
 mod world;
 
 pub use mix::Mix;

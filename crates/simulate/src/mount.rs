@@ -17,7 +17,7 @@ use std::{
 use parking_lot::Mutex;
 use sluice_data::{ChunkIndex as _, DataConfig, DataStore};
 use sluice_meta::{
-    ClientCache, Interrupt, Meta, OpenError, Options,
+    ClientCache, Interrupt, Meta, Options,
     op::At,
     schema::{Key, Row},
 };
@@ -33,6 +33,7 @@ use crate::{
     lower_bounds::{Known, LowerBounds, Part, content},
     names::Asked,
     plan::{ClientPlan, Step},
+    start_error::StartError,
     world::{World, WorldClock},
 };
 
@@ -77,18 +78,18 @@ struct Call {
 }
 
 /// Where all mounts run what they send to the store. Nothing of it is seen by the simulation.
-fn runtime() -> Handle {
-    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-    let start = || match tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => panic!("no threads for the stores: {error}"),
-    };
-    RUNTIME.get_or_init(start).handle().clone()
+fn runtime() -> Result<Handle, StartError> {
+    static RUNTIME: OnceLock<std::io::Result<Runtime>> = OnceLock::new();
+    let start = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    match RUNTIME.get_or_init(start) {
+        Ok(runtime) => Ok(runtime.handle().clone()),
+        Err(error) => Err(StartError::Machine(format!("no threads for the stores: {error}"))),
+    }
 }
 
 impl Mount {
     /// Mounts the volume.
-    pub(crate) fn open(world: &Arc<World>, at: usize) -> Result<Arc<Self>, OpenError> {
+    pub(crate) fn open(world: &Arc<World>, at: usize) -> Result<Arc<Self>, StartError> {
         let plan = world.plan.clients[at];
         let clock = Arc::new(WorldClock(Arc::clone(world)));
         let options = Options {
@@ -113,11 +114,9 @@ impl Mount {
             ..VfsConfig::default()
         };
         let store = Arc::new(MemStore::new());
-        let data = DataStore::open(&DataConfig::default(), store, Arc::clone(&index) as _, Some(runtime()));
-        let data = match data {
-            Ok(data) => data,
-            Err(error) => panic!("no data store: {error}"),
-        };
+        let runtime = Some(runtime()?);
+        let data = DataStore::open(&DataConfig::default(), store, Arc::clone(&index) as _, runtime)
+            .map_err(|error| StartError::Machine(format!("no data store: {error}")))?;
         let vfs = Vfs::new(Arc::clone(&index), data, config);
         if plan.cache {
             vfs.on_invalidate(|_, _| true);

@@ -2,10 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use sluice_meta::OpenError;
 use sluice_types::FsResult;
 
-use crate::{client::Client, mount::Mount, plan::Theme, world::World};
+use crate::{client::Client, mount::Mount, plan::Theme, start_error::StartError, world::World};
 
 /// One who takes part.
 pub(crate) trait Participant: Send + Sync {
@@ -30,7 +29,10 @@ pub(crate) trait Participant: Send + Sync {
 }
 
 /// One by its place in the plan.
-pub(crate) fn open(world: &Arc<World>, at: usize) -> Result<Arc<dyn Participant>, OpenError> {
+///
+/// # Errors
+/// A broken answer of the database is [`StartError::Refused`]; the next attempt may succeed.
+pub(crate) fn open(world: &Arc<World>, at: usize) -> Result<Arc<dyn Participant>, StartError> {
     match world.plan.theme {
         Theme::Mounts => Ok(Mount::open(world, at)?),
         _ => Ok(Client::open(world, at)?),

@@ -19,6 +19,7 @@ use crate::{
     participant::{self, Participant},
     plan::{Plan, Theme},
     sched::{Sched, Trace},
+    start_error::StartError,
     world::{World, WorldClock},
 };
 
@@ -48,7 +49,9 @@ pub fn simulate(seed: u64, verbose: bool) -> Outcome {
     let (trace, panics) = Sched::run(seed, move |sched| {
         let world = World::new(Arc::clone(sched), Plan::of(seed), verbose);
         world.log(|| format!("{:?}", world.plan));
-        run(&world);
+        if let Err(why) = run(&world) {
+            world.fault(why);
+        }
         *kept.lock() = (world.faults(), world.events());
     });
     let (mut faults, events) = std::mem::take(&mut *outcome.lock());
@@ -56,14 +59,20 @@ pub fn simulate(seed: u64, verbose: bool) -> Outcome {
     Outcome { trace, faults, events }
 }
 
-fn run(world: &Arc<World>) {
-    begin(world);
+/// Plays all rounds.
+///
+/// # Errors
+/// Why a part of the simulation could not start.
+fn run(world: &Arc<World>) -> Result<(), String> {
+    begin(world)?;
     let mut clients: Vec<Arc<dyn Participant>> = Vec::new();
     for at in 0..world.plan.clients.len() {
         let client = loop {
-            // A broken answer is no reason not to take part.
-            if let Ok(client) = participant::open(world, at) {
-                break client;
+            match participant::open(world, at) {
+                Ok(client) => break client,
+                // A broken answer is no reason not to take part.
+                Err(StartError::Refused) => {}
+                Err(StartError::Machine(why)) => return Err(why),
             }
         };
         clients.push(client);
@@ -74,10 +83,11 @@ fn run(world: &Arc<World>) {
         check(world, &clients, &format!("after round {round}"));
     }
     end(world, &clients);
+    Ok(())
 }
 
 /// A volume with some directories and files in it.
-fn begin(world: &Arc<World>) {
+fn begin(world: &Arc<World>) -> Result<(), String> {
     let format = VolumeFormat {
         name: "sim".into(),
         uuid: "9d6d5a4e-6a86-4d3c-8a5f-2f2b1f7c0a11".into(),
@@ -88,7 +98,7 @@ fn begin(world: &Arc<World>) {
     world.sched.atomically(|| {
         let made = Meta::format(&world.mem, &format, world.time());
         assert!(made.is_ok(), "{made:?}");
-        let meta = observer(world, false);
+        let meta = observer(world, false)?;
         let mut inos = vec![1];
         let tree = [(0, "a"), (0, "b"), (1, "c"), (2, "d"), (0, "e"), (1, "e"), (3, "d"), (4, "c")];
         // Deep trees are for those who move them.
@@ -102,17 +112,16 @@ fn begin(world: &Arc<World>) {
         }
         let closed = meta.close();
         assert!(closed.is_ok(), "{closed:?}");
-    });
+        Ok(())
+    })
 }
 
 /// A client beside the simulation.
-fn observer(world: &Arc<World>, read_only: bool) -> Arc<Meta> {
+fn observer(world: &Arc<World>, read_only: bool) -> Result<Arc<Meta>, String> {
     let clock = Arc::new(WorldClock(Arc::clone(world)));
     let options = Options { read_only, record_cache: false, clock, ..Options::default() };
-    match Meta::open(Arc::new(world.mem.clone()), options) {
-        Ok(meta) => meta,
-        Err(error) => panic!("the volume cannot be opened: {error}"),
-    }
+    Meta::open(Arc::new(world.mem.clone()), options)
+        .map_err(|error| format!("the volume cannot be opened: {error}"))
 }
 
 /// One round: all threads of all clients, their heartbeats, and what goes wrong meanwhile.
@@ -186,7 +195,10 @@ fn check(world: &Arc<World>, clients: &[Arc<dyn Participant>], when: &str) {
                 world.fault(format!("{when}: {key:?} outlived its session"));
             }
         }
-        let meta = observer(world, true);
+        let meta = match observer(world, true) {
+            Ok(meta) => meta,
+            Err(why) => return world.fault(format!("{when}: {why}")),
+        };
         let checked = meta
             .check(false, &SortSpace::default(), &Interrupt::never(), &|_| {})
             .and_then(|report| report.findings.all()?.collect::<FsResult<Vec<_>>>());

@@ -14,4 +14,5 @@ pub mod fuse;
 pub mod model;
 pub mod operations;
 pub mod server;
+pub mod wait;
 pub mod wrap;

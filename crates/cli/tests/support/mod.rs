@@ -8,12 +8,11 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use rustix::process::{Pid, Signal, kill_process};
-use sluice_testkit::server::Redis;
+use sluice_testkit::{server::Redis, wait};
 use tempfile::TempDir;
 
 /// How long anything may take.
@@ -27,12 +26,8 @@ pub fn is_dead(point: &Path) -> bool {
 }
 
 /// Waits until `done`.
-pub fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + TIMEOUT;
-    while !done() {
-        assert!(Instant::now() < deadline, "{what}: not within {TIMEOUT:?}");
-        thread::sleep(Duration::from_millis(5));
-    }
+pub fn until(what: &str, done: impl FnMut() -> bool) {
+    wait::until(what, TIMEOUT, done).unwrap_or_else(|why| panic!("{why}"));
 }
 
 /// The program.

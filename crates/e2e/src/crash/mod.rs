@@ -162,9 +162,9 @@ fn verify(folder: &Path, model: &mut Model, seed: u64, done: u64) -> anyhow::Res
 /// The lock that the dead writer held can be taken.
 fn released(path: &Path) -> anyhow::Result<()> {
     let file = rustix::fs::open(path, OFlags::RDWR, Mode::empty())?;
-    until("the dead session's lock to come free", RELEASE, || {
+    Ok(until("the dead session's lock to come free", RELEASE, || {
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
-    })
+    })?)
 }
 
 /// Inodes that the volume counts and that no name leads to.

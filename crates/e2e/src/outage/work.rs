@@ -127,7 +127,7 @@ impl Crew {
                 _ => bail!("a writer ended without a reason"),
             }
         }
-        came
+        Ok(came?)
     }
 
     /// Ends all writers after their current steps.

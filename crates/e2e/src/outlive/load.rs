@@ -97,9 +97,9 @@ impl Load {
     /// Waits for so many more steps, or a failure.
     pub(super) fn progress(&self, steps: u64) -> anyhow::Result<()> {
         let wanted = self.shared.steps.load(Ordering::SeqCst) + steps;
-        until("programs to go on", TIMEOUT, || {
+        Ok(until("programs to go on", TIMEOUT, || {
             self.shared.failed.load(Ordering::SeqCst) || self.shared.steps.load(Ordering::SeqCst) >= wanted
-        })
+        })?)
     }
 
     /// Ends the work; how many files told of a loss. Mount processes went `deaths` times.

@@ -1,10 +1,15 @@
 //! Mount points.
 
-use super::wait::{TIMEOUT, until};
+use sluice_testkit::wait::until;
 use std::{
     path::Path,
     process::{Command, Stdio},
+    time::Duration,
 };
+
+/// How long anything may take that is not the work itself: a server to start, a mount to come or
+/// go.
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Unmounts all that is mounted there. Whoever the mount had to guard it may be first: each try is
 /// harmless.

@@ -1,14 +1,12 @@
 //! Starts the database server for the metadata of a test volume.
 
-use super::{
-    engine::Engine,
-    wait::{TIMEOUT, until},
-};
+use super::{engine::Engine, point::TIMEOUT};
 use anyhow::{Context, bail};
 use sluice_testkit::server::{
     Etcd, EtcdOptions, Mariadb, MariadbOptions, Postgres, PostgresOptions, RedisCluster, RedisOptions,
     RedisSentinel, Tikv, TikvOptions,
 };
+use sluice_testkit::wait::until;
 use std::{
     fs::File,
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},

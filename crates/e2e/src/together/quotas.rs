@@ -59,6 +59,7 @@ fn work(programs: [&Path; 2], meta: &str, mounts: &[PathBuf]) -> anyhow::Result<
                 seen.as_ref().map_or(true, |made| *made == Some(INODES - 2))
             };
             until("the limit to be held", NAMES, held)
+                .map_err(anyhow::Error::from)
                 .and_then(|()| seen.map(drop))
                 .with_context(|| format!("{dir} through {}", program.display()))?;
         }

@@ -12,12 +12,12 @@ use std::{
     process::{Child, Command},
     sync::Arc,
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use sluice_fuse::{Config, FileSystem, MountError, MountOptions, Session, SessionHandle};
 pub use sluice_testkit::fuse::no_fuse;
-use sluice_testkit::fuse::no_rings;
+use sluice_testkit::{fuse::no_rings, wait};
 use tempfile::TempDir;
 
 use crate::memfs::{Behaviour, MemFs};
@@ -27,12 +27,8 @@ pub const LONG: Duration = Duration::from_secs(30);
 
 /// Waits until `done`.
 #[track_caller]
-pub fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + LONG;
-    while !done() {
-        assert!(Instant::now() < end, "{what}: not within {LONG:?}");
-        thread::sleep(Duration::from_millis(2));
-    }
+pub fn until(what: &str, done: impl FnMut() -> bool) {
+    wait::until(what, LONG, done).unwrap_or_else(|why| panic!("{why}"));
 }
 
 /// Joins a thread that should end soon.

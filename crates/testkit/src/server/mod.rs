@@ -19,7 +19,6 @@ mod redis_sentinel;
 pub mod s3;
 mod shell;
 mod tikv;
-mod wait;
 
 pub use etcd::{Etcd, EtcdOptions};
 pub use mariadb::{Mariadb, MariadbOptions, mariadb};

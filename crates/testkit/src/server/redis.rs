@@ -34,6 +34,9 @@ pub struct Redis {
     dir: TempDir,
 }
 
+/// How long servers may take to do something together. Sentinels that were held up do nothing for
+/// half a minute.
+pub(super) const TOGETHER: Duration = Duration::from_secs(90);
 /// How long the server may take to answer.
 const STARTUP: Duration = Duration::from_secs(30);
 

@@ -5,7 +5,8 @@
 
 use std::io;
 
-use super::{Redis, RedisOptions, port::free_port, wait::until};
+use super::{Redis, RedisOptions, port::free_port, redis::TOGETHER};
+use crate::wait::until;
 
 /// All slots.
 const SLOTS: usize = 16_384;
@@ -59,7 +60,7 @@ impl RedisCluster {
         for at in masters..count {
             let master = cluster.id(at - masters)?;
             // Not before it has heard of that one.
-            until("a replica to know its master", || {
+            until("a replica to know its master", TOGETHER, || {
                 cluster.order(at, &["CLUSTER", "REPLICATE", &master]).is_ok()
             })?;
         }
@@ -76,7 +77,9 @@ impl RedisCluster {
     }
 
     fn wait_until(&self, what: &str, holds: impl Fn(&Self, usize) -> bool) -> io::Result<()> {
-        until(&format!("the cluster to be {what}"), || (0..self.nodes.len()).all(|at| holds(self, at)))
+        until(&format!("the cluster to be {what}"), TOGETHER, || {
+            (0..self.nodes.len()).all(|at| holds(self, at))
+        })
     }
 
     /// URL of the volume with the number `db`.
@@ -137,7 +140,7 @@ impl RedisCluster {
     pub fn owner(&self, db: u32) -> io::Result<usize> {
         let key = format!("{{{db}}}nothing");
         let mut owner = None;
-        until("a node with the slot", || {
+        until("a node with the slot", TOGETHER, || {
             owner = (0..self.nodes.len()).find(|at| {
                 self.order(*at, &["EXISTS", &key]).is_ok()
                     && self.nodes[*at].info("role").as_deref() == Some("master")

@@ -5,7 +5,8 @@
 
 use std::io;
 
-use super::{Redis, RedisOptions, wait::until};
+use super::{Redis, RedisOptions, redis::TOGETHER};
+use crate::wait::until;
 
 /// The name of the master's group.
 const GROUP: &str = "group";
@@ -34,7 +35,7 @@ impl RedisSentinel {
         let master = server(&[])?;
         let port = master.addr().port();
         let replica = server(&[format!("replicaof 127.0.0.1 {port}")])?;
-        until("the first copy to the replica", || {
+        until("the first copy to the replica", TOGETHER, || {
             replica.info("master_link_status").as_deref() == Some("up")
         })?;
         let watch = || {
@@ -50,7 +51,7 @@ impl RedisSentinel {
         };
         let sentinels = vec![watch()?, watch()?, watch()?];
         let group = Self { servers: vec![master, replica], sentinels };
-        until("the sentinels to find each other", || {
+        until("the sentinels to find each other", TOGETHER, || {
             let ready =
                 format!("master0:name={GROUP},status=ok,address=127.0.0.1:{port},slaves=1,sentinels=3");
             group.sentinels.iter().all(|sentinel| {
@@ -97,7 +98,7 @@ impl RedisSentinel {
     /// If there is no master to be found in time.
     pub fn kill_master(&mut self) -> io::Result<usize> {
         let mut master = None;
-        until("a master", || {
+        until("a master", TOGETHER, || {
             master = self.master();
             master.is_some()
         })?;
@@ -112,6 +113,6 @@ impl RedisSentinel {
     /// # Errors
     /// If they do not in time.
     pub fn wait_for_other_than(&self, gone: usize) -> io::Result<()> {
-        until("another master", || self.master().is_some_and(|master| master != gone))
+        until("another master", TOGETHER, || self.master().is_some_and(|master| master != gone))
     }
 }

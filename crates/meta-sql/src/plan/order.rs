@@ -23,6 +23,13 @@
 //!   resolve them.
 //! * No table has a second unique key whose values clients choose.
 //!
+//! PostgreSQL makes a rare exception. `heap_lock_tuple` looks at the locks of a row, releases its
+//! page for a moment, and then does not see all that changed meanwhile (seen in 15.18). So it may
+//! give a commit the key of a node although another commit has just locked the whole row. Or a
+//! commit that has the key, alone, queues behind one that waits for it. The server ends one of
+//! these commits after `deadlock_timeout`. If a commit has a key that it should not have, then what
+//! it adds to the node fails if the node was removed.
+//!
 //! So a client that waits for the lock of one position holds only locks of earlier positions. The
 //! client that holds this lock can wait only for a later position. So the positions ascend along
 //! each chain of waits, and there is no cycle. Rows to which many commits add come last.

@@ -23,6 +23,11 @@ const THREADS: u64 = 8;
 const COMMITS: u64 = 60;
 /// Few rows, so that many want the same.
 const NODES: u64 = 12;
+/// The first nodes are replaced and removed, the others are added to. Both at once is a test of its
+/// own, see [`changes_of_nodes_that_are_added_to_hardly_ever_deadlock`].
+const REPLACED: u64 = 6;
+/// So few that each commit meets others.
+const FEW_NODES: u64 = 3;
 
 fn entry(at: u64, to: u64) -> Row {
     let name = Name::new(format!("n{at}").as_bytes()).expect("a name");
@@ -34,7 +39,7 @@ fn row(rng: &mut Rng) -> Row {
     let at = rng.below(NODES);
     let owner = LockOwner { sid: 1 + at % 2, owner: at / 6 };
     match rng.below(11) {
-        0 => dir(at),
+        0 => dir(at % REPLACED),
         1 | 2 => entry(at, rng.below(NODES)),
         3 => Row::Symlink(Ino(at), b"there".to_vec().into()),
         4 => {
@@ -53,6 +58,8 @@ fn row(rng: &mut Rng) -> Row {
 /// One write of a random kind to a random record.
 fn write(rng: &mut Rng) -> Write {
     let at = rng.below(NODES);
+    // The last of them does not exist.
+    let ino = Ino(REPLACED + at % (NODES - REPLACED + 1));
     let stat = DirStat { length: 1, space: 2, inodes: 3 };
     let quota = if at < 6 { QuotaKey::Dir(Ino(at)) } else { QuotaKey::User(at as u32) };
     match rng.below(24) {
@@ -63,8 +70,8 @@ fn write(rng: &mut Rng) -> Write {
         10 => Write::Insert(dir(1000 + rng.next_u64() % 1_000_000_000)),
         11 if at == 0 => Write::Delete(row(rng).key()),
         11 => Write::Put(Row::DirStat(Ino(at), stat)),
-        12..14 => Write::Bump { ino: Ino(at), nlink: 1, time: Some(Time { sec: 7, nsec: at as u32 }) },
-        14 => Write::Bump { ino: Ino(at), nlink: -1, time: None },
+        12..14 => Write::Bump { ino, nlink: 1, time: Some(Time { sec: 7, nsec: at as u32 }) },
+        14 => Write::Bump { ino, nlink: -1, time: None },
         15 => Write::Count([Counter::UsedSpace, Counter::TotalInodes, Counter::DirMoves][at as usize % 3], 1),
         16 | 17 => Write::Refer(at, 1, 1),
         18 => Write::Use(Ino(at), stat),
@@ -111,8 +118,9 @@ fn change(engine: &PostgresEngine, rng: &mut Rng, step: Option<Step>) -> Result<
     }
     let mut reads: Vec<(Key, Hold)> = (0..rng.below(4))
         .map(|_| {
-            let key = if rng.below(3) == 0 { row(rng).key() } else { Key::Node(Ino(rng.below(NODES))) };
-            (key, if rng.below(2) == 0 { Hold::Guard } else { Hold::Lock })
+            let hold = if rng.below(2) == 0 { Hold::Guard } else { Hold::Lock };
+            let nodes = if hold == Hold::Guard { NODES } else { REPLACED };
+            (if rng.below(3) == 0 { row(rng).key() } else { Key::Node(Ino(rng.below(nodes))) }, hold)
         })
         .collect();
     if rng.below(3) == 0 {
@@ -155,22 +163,72 @@ fn run(engine: &PostgresEngine, seed: u64, thread: u64) -> u64 {
     committed
 }
 
+/// What all threads do on a database with nodes; how many of their commits succeeded.
+fn run_all(url: &str, nodes: u64, run: impl Fn(&PostgresEngine, u64) -> u64 + Sync) -> u64 {
+    let (engines, run) = ([open(url), open(url)], &run);
+    let writes = (0..nodes).map(|ino| Write::Put(dir(ino))).collect();
+    engines[0].commit(&Commit { writes, ..Commit::default() }).expect("nodes");
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|at| (&engines[at as usize % 2], at))
+            .map(|(engine, at)| scope.spawn(move || run(engine, at)))
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+    })
+}
+
 #[test]
 fn random_commits_of_two_clients_never_deadlock() {
     let server = server::postgres().expect("a server");
-    for seed in seeds(6) {
+    for seed in seeds(12) {
         let database = server.database().expect("a database");
-        let engines = [open(&server.unix_url(&database)), open(&server.unix_url(&database))];
-        let committed: u64 = thread::scope(|scope| {
-            let threads: Vec<_> = (0..THREADS)
-                .map(|at| (&engines[at as usize % 2], at))
-                .map(|(engine, at)| scope.spawn(move || run(engine, seed, at)))
-                .collect();
-            threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
-        });
+        let committed =
+            run_all(&server.unix_url(&database), NODES, |engine, thread| run(engine, seed, thread));
         assert!(committed > COMMITS, "seed {seed}: only {committed} commits");
         assert_eq!(server.deadlocks(&database).expect("a number"), 0, "seed {seed}");
     }
+}
+
+/// Adds to nodes, replaces or removes them, and writes what belongs to them.
+fn change_nodes(engine: &PostgresEngine, rng: &mut Rng) -> Result<(), EngineError> {
+    let (mut expects, mut writes) = (Vec::new(), Vec::new());
+    let nodes: Vec<Ino> = (0..FEW_NODES).map(Ino).filter(|_| rng.below(3) > 0).collect();
+    for ino in nodes {
+        let mut found = engine.read(&[Read::Get(Key::Node(ino))])?;
+        let Some(Found::Row(Some(row))) = found.pop() else {
+            writes.push(Write::Put(dir(ino.0)));
+            continue;
+        };
+        writes.push(Write::Append(ino, rng.below(2) as u32, vec![Slice::hole(0, 9)]));
+        let (write, hold) = match rng.below(8) {
+            0 => (Write::Put(row.clone()), Hold::Lock),
+            1 => (Write::Put(dir(ino.0)), Hold::None),
+            2 => (Write::Discard(Key::Node(ino)), Hold::None),
+            _ => (Write::Bump { ino, nlink: 1, time: None }, Hold::Guard),
+        };
+        writes.push(write);
+        expects.push(Expect::Row(row, hold));
+    }
+    engine.commit(&Commit { step: None, expects, writes })
+}
+
+/// PostgreSQL itself lets some commits deadlock here, see `plan/order.rs`: fewer than one of 5,000.
+/// If clients lock nodes in different orders, or do not lock the key of a node first, there are
+/// more than one for each 30 commits.
+#[test]
+fn changes_of_nodes_that_are_added_to_hardly_ever_deadlock() {
+    let server = server::postgres().expect("a server");
+    let (mut deadlocks, mut committed) = (0, 0);
+    let seeds = seeds(6);
+    for seed in seeds.clone() {
+        let database = server.database().expect("a database");
+        committed += run_all(&server.unix_url(&database), FEW_NODES, |engine, thread| {
+            let mut rng = Rng::seeded(seed * 1000 + thread);
+            (0..COMMITS).filter(|_| change_nodes(engine, &mut rng).is_ok()).count() as u64
+        });
+        deadlocks += server.deadlocks(&database).expect("a number");
+    }
+    assert!(deadlocks < committed / 200, "seeds {seeds:?}: {deadlocks} deadlocks, {committed} commits");
 }
 
 #[test]

@@ -53,19 +53,35 @@ fn columns_and_indexes_that_are_missing_are_added() {
     assert_eq!(described(&ours), described(&old));
 }
 
+/// Whether a deadlock is the only one that Sluice cannot prevent, see `plan/order.rs`: an insert
+/// waits for a gap for which another insert, which waits for the first, has asked, too.
+fn is_of_two_inserts(report: &str) -> bool {
+    let edges = "index UQE_jfs_edge_edge of table ";
+    let waits = report.lines().filter(|line| line.starts_with("RECORD LOCKS") && line.ends_with(" waiting"));
+    let mut waits: Vec<_> =
+        waits.filter_map(|wait| Some((wait.contains(edges), wait.split_once("lock_mode ")?.1))).collect();
+    waits.sort_unstable();
+    waits == [(true, "X locks gap before rec insert intention waiting"), (true, "X waiting")]
+}
+
 /// Quotas, renames across directories, unlinks: what many clients do at once. On a server of their
 /// own: others alter tables, which locks what no client of a volume does.
 #[test]
-fn stress_of_our_own_clients_meets_no_deadlock() {
-    let server = Mariadb::start(&MariadbOptions::default()).expect("start");
-    let before = server.status("Innodb_deadlocks").expect("the server counts");
+fn stress_of_our_own_clients_meets_no_deadlock_but_of_two_inserts() {
+    let arguments = vec!["--innodb-print-all-deadlocks=1".into()];
+    let server = Mariadb::start(&MariadbOptions { arguments, ..MariadbOptions::default() }).expect("start");
     let fresh = || {
         let url = server.unix_url(&server.database().expect("a database"));
         SharedStore::new(move || Arc::new(open(&url)) as Arc<dyn Engine>)
     };
     stress::stress_leaves_a_tree(&fresh);
     quota_stress::stress_under_nested_quotas_is_counted(&fresh);
-    let after = server.status("Innodb_deadlocks").expect("the server counts");
-    let last = || server.sql("SHOW ENGINE INNODB STATUS").unwrap_or_default().replace("\\n", "\n");
-    assert_eq!(after - before, 0, "deadlocks, the last of them:\n{}", last());
+    let reports = server.deadlocks().expect("the server's log");
+    let count = server.status("Innodb_deadlocks").expect("the server counts");
+    assert_eq!(reports.len() as u64, count, "all are in the log");
+    for report in &reports {
+        assert!(is_of_two_inserts(report), "a deadlock: {report}");
+    }
+    let commits = server.status("Com_commit").expect("the server counts");
+    assert!(count < commits / 200, "{count} deadlocks in {commits} commits");
 }

@@ -30,6 +30,12 @@
 //! these commits after `deadlock_timeout`. If a commit has a key that it should not have, then what
 //! it adds to the node fails if the node was removed.
 //!
+//! MariaDB makes another one, in tables with a unique key beside the primary key. An insert looks
+//! for its key in the index. If the index has that key, also of a removed row, then the insert
+//! locks the row behind it, too, and the gap between them. If another commit inserts the key of the
+//! row behind, its request waits for this lock, and covers the same gap. So the first commit, which
+//! then inserts into the gap, waits for the second. The server ends one of them immediately.
+//!
 //! So a client that waits for the lock of one position holds only locks of earlier positions. The
 //! client that holds this lock can wait only for a later position. So the positions ascend along
 //! each chain of waits, and there is no cycle. Rows to which many commits add come last.

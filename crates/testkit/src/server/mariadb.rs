@@ -160,6 +160,14 @@ impl Mariadb {
         value.parse().map_err(|_| io::Error::other(format!("no counter is called {name}")))
     }
 
+    /// The server's report of each deadlock since it started. It writes all of them with
+    /// `--innodb-print-all-deadlocks=1`.
+    pub fn deadlocks(&self) -> io::Result<Vec<String>> {
+        let log = fs::read(self.dir.path().join("log"))?;
+        let log = String::from_utf8_lossy(&log);
+        Ok(log.split("*** (1) TRANSACTION:").skip(1).map(str::to_owned).collect())
+    }
+
     /// Ends the process at once, as a crash does (SIGKILL).
     pub fn kill(&mut self) {
         self.keeper.kill();

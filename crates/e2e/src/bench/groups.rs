@@ -6,7 +6,7 @@ use super::{
     row::{
         BYTES, COUNT, FILES, MEMORY, NOTHING, OPERATIONS, PERCENT, Row, SECONDS, Targets, Unit, all, local,
     },
-    small, streams, trips,
+    small, streams, trees, trips,
 };
 use crate::rig::Engine;
 
@@ -147,6 +147,7 @@ pub(super) const GROUPS: &[Group] = &[
         turn: small::turn,
         rival: program,
     },
+    Group { engines: ALL, usual: LOCAL, rows: &trees::ROWS, turn: trees::turn, rival: program },
     Group {
         engines: SERVERS,
         usual: &[],

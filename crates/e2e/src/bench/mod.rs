@@ -27,6 +27,7 @@ mod small;
 mod stats;
 mod streams;
 mod table;
+mod trees;
 mod trips;
 mod turn;
 

@@ -49,6 +49,8 @@ pub struct Sizes {
     pub backed: usize,
     /// Files created, looked at and unlinked through the mount.
     pub small: usize,
+    /// Files of the tree that is unpacked, copied, cloned and removed.
+    pub tree: usize,
     /// Size of the large file, MiB.
     pub large: usize,
     /// Random reads and random writes of 4 KiB, each.
@@ -72,6 +74,7 @@ impl Sizes {
         flat: 100_000,
         backed: 1_000_000,
         small: 3_000,
+        tree: 4_800,
         large: 1024,
         random: 10_000,
         operation: Duration::from_millis(500),
@@ -87,6 +90,7 @@ impl Sizes {
         flat: 1_000,
         backed: 2_000,
         small: 200,
+        tree: 64,
         large: 32,
         random: 300,
         operation: Duration::from_millis(5),

@@ -229,6 +229,24 @@ fn clones_that_nobody_finishes_go() {
 }
 
 #[test]
+fn gc_deletes_what_dead_writers_left_unfinished() {
+    let volume = Volume::new(&[]);
+    let [old, young] = [5, 6].map(|id| {
+        let (planted, size) = (plant(&volume, id, 7), 7);
+        let unfinished = planted.with_file_name(format!(".jfs.{id}_0_{size}.tmp.123{id}"));
+        fs::rename(planted, &unfinished).expect("renamed");
+        unfinished
+    });
+    age_these(std::slice::from_ref(&old));
+    let said = ok(&["gc", &volume.meta]);
+    assert_eq!(["scanned", "leaked", "skipped"].map(|word| count(&said, word)), [2, 1, 1], "{said}");
+    assert_eq!(objects(&volume), [old, young.clone()], "only looked at");
+    let said = ok(&["gc", "--delete", &volume.meta]);
+    assert_eq!(objects(&volume), [young], "{said}");
+    assert!(ok(&["fsck", &volume.meta]).contains("0 blocks missing or damaged"));
+}
+
+#[test]
 fn gc_runs_while_files_are_written() {
     if no_fuse() {
         return;

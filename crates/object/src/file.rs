@@ -1,7 +1,8 @@
 //! `file`: objects as files below a directory, laid out as the volume format says.
 //!
 //! What must stay true: an object is either whole under its name or not there. It is written under
-//! a temporary name in the same directory, then renamed. A file with such a name is no object.
+//! a temporary name in the same directory, then renamed. A file that a dead writer left under such
+//! a name is listed, as JuiceFS does. So `gc` finds it, and nobody else takes it for an object.
 //!
 //! Small reads and writes run on the calling thread, because a page-cache hit costs less than to
 //! wake a thread. Larger ones, and all that wait for a sync of the disk, run on the runtime's
@@ -265,7 +266,7 @@ impl Inner {
             .and_then(|()| if self.sync { file.sync_data() } else { Ok(()) })
             .and_then(|()| fs::rename(&temporary, &path));
         if let Err(error) = written {
-            // The first error is returned. A temporary file that remains is ignored by all readers.
+            // The first error is returned. What remains under the temporary name, `gc` deletes.
             drop(fs::remove_file(&temporary));
             return Err(error);
         }
@@ -297,9 +298,6 @@ impl Inner {
         for entry in entries {
             let entry = entry.map_err(|error| failed(&error))?;
             let Ok(name) = entry.file_name().into_string() else { continue };
-            if is_temporary(&name) {
-                continue;
-            }
             let key = format!("{directory}{name}");
             // Follows links, because users move parts of a store to other disks. Files that were
             // removed meanwhile are left out.
@@ -319,8 +317,13 @@ fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(true).open(path)
 }
 
-fn is_temporary(name: &str) -> bool {
-    name.starts_with(".jfs.") && name.contains(".tmp.")
+/// The key for which a listed file was written, if its writer died before it could rename it.
+/// `JuiceFS` uses the same temporary names.
+pub fn unfinished(key: &str) -> Option<String> {
+    let (directory, name) = key.split_at(key.rfind('/').map_or(0, |slash| slash + 1));
+    let (name, number) = name.strip_prefix(".jfs.")?.rsplit_once(".tmp.")?;
+    number.parse::<u64>().ok()?;
+    Some(format!("{directory}{name}"))
 }
 
 fn described(key: String, meta: &fs::Metadata) -> ObjectMeta {
@@ -444,17 +447,28 @@ mod tests {
     }
 
     #[test]
-    fn lists_by_prefix_and_ignores_temporary_files() {
+    fn lists_by_prefix_and_says_what_is_unfinished() {
         let (directory, store) = store(false);
         for key in ["chunks/0/0/1_0_1", "chunks/0/1/2_0_1", "meta/dump-1", "meta/other", "uuid"] {
             block_on(store.put(key, Bytes::from_static(b"x"))).unwrap();
         }
-        fs::write(directory.path().join("bucket/chunks/0/0/.jfs.1_0_1.tmp.77"), "stale").unwrap();
         assert_eq!(
             keys(&store, ""),
             ["chunks/0/0/1_0_1", "chunks/0/1/2_0_1", "meta/dump-1", "meta/other", "uuid"]
         );
         assert_eq!(keys(&store, "chunks/"), ["chunks/0/0/1_0_1", "chunks/0/1/2_0_1"]);
+        let path = |store: &FileStore| {
+            let key = "chunks/0/0/1_0_1";
+            PathBuf::from(format!("chunks/0/0/{}", store.0.temporary_name(Path::new(key))))
+        };
+        let left = path(&store).to_string_lossy().into_owned();
+        fs::write(directory.path().join("bucket").join(&left), "half").unwrap();
+        assert_eq!(keys(&store, "chunks/"), [left.as_str(), "chunks/0/0/1_0_1", "chunks/0/1/2_0_1"]);
+        assert_eq!(unfinished(&left).as_deref(), Some("chunks/0/0/1_0_1"));
+        for finished in ["chunks/0/0/1_0_1", "a.tmp.1", ".jfs.a.tmp.b", "d/.jfs.a"] {
+            assert_eq!(unfinished(finished), None, "{finished}");
+        }
+        block_on(store.delete(&left)).unwrap();
         assert_eq!(keys(&store, "meta/dump"), ["meta/dump-1"]);
         assert_eq!(keys(&store, "nothing/"), [""; 0]);
         block_on(store.delete("uuid")).unwrap();

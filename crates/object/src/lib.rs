@@ -29,7 +29,7 @@ pub use buffers::{Buffer, shed as shed_buffers};
 pub use compress::{CodecError, Compression};
 pub use config::{Encryption, Limits, RetryPolicy, Secret, StoreConfig};
 pub use drivers::names as driver_names;
-pub use file::FileStore;
+pub use file::{FileStore, unfinished};
 pub use idle::keep_idle;
 pub use mem::MemStore;
 pub use missing::check as check_driver;

@@ -11,7 +11,10 @@ use futures::{
     stream::{BoxStream, StreamExt, select_all},
 };
 
-use crate::store::{ObjectError, ObjectMeta, ObjectStore};
+use crate::{
+    file::unfinished,
+    store::{ObjectError, ObjectMeta, ObjectStore},
+};
 
 /// Stores among which the keys are spread. It has to see the full keys, with the volume's prefix.
 #[derive(Debug)]
@@ -23,7 +26,10 @@ impl Sharded {
         (!stores.is_empty()).then_some(Self(stores))
     }
 
+    /// Unfinished files are where their object would be.
     fn of(&self, key: &str) -> &dyn ObjectStore {
+        let finished = unfinished(key);
+        let key = finished.as_deref().unwrap_or(key);
         self.0[shard(key, self.0.len() as u32) as usize].as_ref()
     }
 }
@@ -117,6 +123,14 @@ mod tests {
         assert_eq!(counts.iter().sum::<usize>(), 30);
         assert_eq!(count(&sharded), 30);
         block_on(sharded.delete(&keys[7])).unwrap();
+        assert_eq!(count(&sharded), 29);
+        // What a dead writer left is in the bucket of its object.
+        for number in 0..30 {
+            let store = &stores[shard(&format!("vol/{number}"), 3) as usize];
+            let left = format!("vol/.jfs.{number}.tmp.5");
+            block_on(store.put(&left, Bytes::from("half"))).unwrap();
+            block_on(sharded.delete(&left)).unwrap();
+        }
         assert_eq!(count(&sharded), 29);
     }
 }

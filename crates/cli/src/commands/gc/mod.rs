@@ -15,6 +15,9 @@
 //!   survey, each time from a part that was not read yet to a part that was.
 //!
 //! Slice ids are never assigned twice, so a leaked object cannot be used again.
+//!
+//! A file store also lists what writers left that died before they could rename it. No record can
+//! name such a file, so gc deletes it when it is older than an hour.
 
 mod clean;
 mod compare;
@@ -26,7 +29,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use futures::{StreamExt, stream};
 use serde_json::{Map, Value, json};
-use sluice_data::{BlockKey, Layout};
+use sluice_data::Layout;
 use sluice_meta::{
     GC_REPORT, Meta,
     sort::{SortSpace, Sorted, Sorter},
@@ -267,7 +270,8 @@ impl Collector<'_> {
                 break;
             }
             self.go_on()?;
-            let deleted = stream::iter(some).map(|(block, _)| self.delete(block));
+            let deleted = stream::iter(some)
+                .map(|(block, _)| async move { self.delete(&self.layout.name(block)).await });
             failed += self.runtime.block_on(deleted.buffer_unordered(self.args.threads).fold(
                 0,
                 async |failed, deleted| {
@@ -282,8 +286,8 @@ impl Collector<'_> {
     }
 
     /// Deletes a leaked object. Returns whether it is gone.
-    async fn delete(&self, block: BlockKey) -> bool {
-        let deleted = self.store.delete(&self.layout.name(block)).await;
+    async fn delete(&self, key: &str) -> bool {
+        let deleted = self.store.delete(key).await;
         if let Err(error) = &deleted {
             tracing::warn!(%error, "a leaked object could not be deleted");
         }

@@ -7,7 +7,7 @@ use sluice_meta::{
     schema::Row,
     sort::{SortError, Sorted, Sorter},
 };
-use sluice_object::{ObjectError, ObjectMeta};
+use sluice_object::{ObjectError, ObjectMeta, unfinished};
 use sluice_types::FsResult;
 
 use super::{
@@ -24,7 +24,8 @@ use crate::{
 type AddSlice<'a> = dyn FnMut(u64, u32, SliceState) -> Result<(), SortError> + 'a;
 
 impl Collector<'_> {
-    /// All objects that are older than `oldest`, Unix seconds.
+    /// All objects that are older than `oldest`, Unix seconds. What dead writers left unfinished is
+    /// leaked: no record can name it.
     pub(super) fn list(&self, oldest: i64, found: &mut Found) -> Result<Sorted> {
         let progress = Progress::new("list objects", None);
         let mut objects = Sorter::new(&self.space);
@@ -32,12 +33,23 @@ impl Collector<'_> {
             let mut listed = self.store.list("chunks/");
             while let Some(object) = listed.try_next().await? {
                 self.go_on()?;
-                let Some(block) = block_of(&object, self.layout) else { continue };
+                let block = block_of(&object, self.layout);
+                if block.is_none() && unfinished(&object.key).is_none() {
+                    continue;
+                }
                 progress.add(1);
                 found.scanned += 1;
                 match self.with_time(object).await? {
-                    Some(ObjectMeta { size, modified: Some(time), .. }) if time.sec < oldest => {
-                        objects.add(&object_record((block, size)))?;
+                    Some(ObjectMeta { key, size, modified: Some(time) }) if time.sec < oldest => {
+                        if let Some(block) = block {
+                            objects.add(&object_record((block, size)))?;
+                            continue;
+                        }
+                        found.leaked.add(size);
+                        // A failure is a warning: the next gc tries again.
+                        if self.args.delete {
+                            self.delete(&key).await;
+                        }
                     }
                     Some(object) => found.skipped.add(object.size),
                     None => found.scanned -= 1,

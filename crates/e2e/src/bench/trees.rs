@@ -90,6 +90,8 @@ fn make(source: &Path, files: usize, seed: u64) -> anyhow::Result<()> {
     git(&["init", "-q"])?;
     git(&["add", "."])?;
     git(&["commit", "-q", "-m", "all"])?;
+    // Another repository is a few packs, not a file for each version of a file.
+    git(&["repack", "-q", "-a", "-d"])?;
     Ok(())
 }
 

@@ -18,6 +18,14 @@ use crate::{
     values::{Value, id, int, key_values, push_key},
 };
 
+/// Whether these reads have an answer although their tables are missing: whether this is a volume,
+/// and what only Sluice stores. `JuiceFS` makes no table for that.
+pub(crate) fn may_lack_tables(reads: &[Read]) -> bool {
+    let may =
+        |read: &Read| matches!(read, Read::Get(Key::Setting | Key::Extra(..)) | Read::All(List::Extras(_)));
+    reads.iter().all(may)
+}
+
 /// Parameters of a statement for one request.
 pub(crate) type Values<'r> = SmallVec<[Value<'r>; 3]>;
 

@@ -6,7 +6,10 @@ mod mysql;
 use std::sync::Arc;
 
 use mysql::{open, server};
-use sluice_meta::engine::Engine;
+use sluice_meta::{
+    engine::{Engine, Found, List, Read},
+    schema::{Extra, Key},
+};
 use sluice_testkit::{
     operations::{SharedStore, quota_stress, stress},
     server::{Mariadb, MariadbOptions},
@@ -33,6 +36,10 @@ fn the_tables_are_those_of_juicefs() {
     let statements = include_str!("fixtures/mariadb.sql");
     server().sql(&format!("USE {theirs}; {statements}")).expect("as JuiceFS makes them");
     assert_eq!(described(&ours), described(&theirs));
+    // JuiceFS makes no table for what only Sluice stores.
+    let extras = [Read::All(List::Extras(Extra::Member)), Read::Get(Key::Extra(Extra::GroupVersion, 0))];
+    let nothing = extras.iter().map(Found::nothing).collect();
+    assert_eq!(open(&server().url(&theirs)).read(&extras), Ok(nothing));
     // Theirs lack nothing but our own table.
     open(&server().url(&theirs)).prepare().expect("prepare");
     assert_eq!(described(&ours), described(&theirs), "nothing was altered");

@@ -6,7 +6,7 @@ use std::{fs, os::unix::fs::PermissionsExt};
 
 use sluice_meta::{
     engine::{Engine, EngineError, Found, List, Read, Scan, Write},
-    schema::{Counter, FlockKind, Key, LockOwner, QuotaKey, Row, VolumeFormat},
+    schema::{Counter, Extra, FlockKind, Key, LockOwner, QuotaKey, Row, VolumeFormat},
 };
 use sluice_meta_sql::SqliteEngine;
 use sluice_types::{Attr, AttrFlags, FileType, Ino, Name, Time};
@@ -36,6 +36,9 @@ fn a_volume_of_juicefs_is_read_as_it_was_written() {
     assert_eq!(counter(Counter::UsedSpace), Some(Row::Counter(Counter::UsedSpace, 230_207_488)));
     assert_eq!(counter(Counter::LastCleanupFiles), None);
     assert_eq!(counter(Counter::AclMaxId), Some(Row::Counter(Counter::AclMaxId, 3)));
+    // JuiceFS makes no table for what only Sluice stores.
+    assert_eq!(get(&engine, Key::Extra(Extra::GroupVersion, 0)), None);
+    assert_eq!(rows(&engine, Read::All(List::Extras(Extra::Member))), []);
     let file = node(get(&engine, Key::Node(Ino(5))));
     assert_eq!(file.atime, Time { sec: 1_700_000_000, nsec: 123_456_789 });
     assert_eq!(file.mtime, Time { sec: 1_600_000_000, nsec: 987_654_321 });

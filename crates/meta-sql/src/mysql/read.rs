@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     codec::{Columns, Damage, Record, decode, decode_joined},
-    questions::{Questions, put, take, unexpected_answer},
+    questions::{Questions, may_lack_tables, put, take, unexpected_answer},
     text::Look,
     values::Value,
 };
@@ -121,11 +121,8 @@ impl<'r> Plan<'r> {
         }
         match pool.ask(&self.text()) {
             Ok(answers) => self.answered(&pool.options, answers),
-            // The read of the volume's settings must work even if there are no tables.
-            Err(Failure::Server(error, _))
-                if is_missing_table(&error) && matches!(self.reads, [Read::Get(Key::Setting)]) =>
-            {
-                Ok(vec![Found::Row(None)])
+            Err(Failure::Server(error, _)) if is_missing_table(&error) && may_lack_tables(self.reads) => {
+                Ok(self.reads.iter().map(Found::nothing).collect())
             }
             Err(failed) => Err(pool.options.unanswered(failed)),
         }

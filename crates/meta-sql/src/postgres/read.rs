@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     codec::{Columns, Damage, Record, decode, decode_joined},
-    questions::{Questions, put, take, unexpected_answer},
+    questions::{Questions, may_lack_tables, put, take, unexpected_answer},
     text::Look,
     values::Value,
 };
@@ -42,11 +42,10 @@ impl Store {
         }
         let answers = match self.pool.ask(&flight) {
             Ok(answers) => answers,
-            // The question whether this is a volume has an answer in any database.
             Err(super::conn::Failure::Server(_, error))
-                if error.is_missing_table() && matches!(reads, [Read::Get(Key::Setting)]) =>
+                if error.is_missing_table() && may_lack_tables(reads) =>
             {
-                return Ok(vec![Found::Row(None)]);
+                return Ok(found);
             }
             Err(error) => return Err(error.plain(&self.pool.options)),
         };

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     codec::{Columns, Damage, Record},
-    questions::{asked, take},
+    questions::{asked, may_lack_tables, take},
     values::Value,
 };
 
@@ -85,8 +85,7 @@ impl<'s, 'c> Reader<'s, 'c> {
         let (what, records, values) = asked(read);
         for record in records {
             let kind = (What::Look(what), *record);
-            // The question whether this is a volume has an answer in any database.
-            if *record == Record::Setting
+            if may_lack_tables(std::slice::from_ref(read))
                 && let Err(error) = self.statements.with(kind, |_| ())
                 && is_missing_table(&error)
             {

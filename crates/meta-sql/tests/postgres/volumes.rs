@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, io, path::Path};
 
 use sluice_meta::{
     engine::{Engine, Found, List, Page, Read, Scan, Write},
-    schema::{AclRule, Counter, Key, Row, VolumeFormat},
+    schema::{AclRule, Counter, Extra, Key, Row, VolumeFormat},
 };
 use sluice_meta_sql::PostgresEngine;
 use sluice_testkit::server::{self, Postgres};
@@ -65,7 +65,11 @@ fn tables_are_those_of_juicefs() {
 #[test]
 fn a_volume_of_juicefs_is_read_as_it_was_written() {
     let server = server::postgres().expect("a server");
-    let engine = open(&server.unix_url(&juicefs(server)));
+    let url = server.unix_url(&juicefs(server));
+    // JuiceFS makes no table for what only Sluice stores.
+    let unprepared = PostgresEngine::open(&url).expect("a valid URL");
+    assert_eq!(get(&unprepared, Key::Extra(Extra::GroupVersion, 0)), Ok(None));
+    let engine = open(&url);
     let Some(Row::Setting(json)) = get(&engine, Key::Setting).expect("up") else { panic!("no settings") };
     let format = VolumeFormat::parse(&json).expect("settings");
     assert_eq!(format.name, "pgvol");

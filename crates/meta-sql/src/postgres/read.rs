@@ -4,10 +4,7 @@
 //! What must stay true: results have the order of the requests, and are exactly what the tables
 //! hold.
 
-use sluice_meta::{
-    engine::{EngineError, Found, Read},
-    schema::Key,
-};
+use sluice_meta::engine::{EngineError, Found, Read};
 
 use super::{
     Store,

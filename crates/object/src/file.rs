@@ -457,11 +457,7 @@ mod tests {
             ["chunks/0/0/1_0_1", "chunks/0/1/2_0_1", "meta/dump-1", "meta/other", "uuid"]
         );
         assert_eq!(keys(&store, "chunks/"), ["chunks/0/0/1_0_1", "chunks/0/1/2_0_1"]);
-        let path = |store: &FileStore| {
-            let key = "chunks/0/0/1_0_1";
-            PathBuf::from(format!("chunks/0/0/{}", store.0.temporary_name(Path::new(key))))
-        };
-        let left = path(&store).to_string_lossy().into_owned();
+        let left = format!("chunks/0/0/{}", store.0.temporary_name(Path::new("chunks/0/0/1_0_1")));
         fs::write(directory.path().join("bucket").join(&left), "half").unwrap();
         assert_eq!(keys(&store, "chunks/"), [left.as_str(), "chunks/0/0/1_0_1", "chunks/0/1/2_0_1"]);
         assert_eq!(unfinished(&left).as_deref(), Some("chunks/0/0/1_0_1"));

@@ -108,6 +108,8 @@ struct Found {
     skipped: Tally,
     delayed_slices: Tally,
     deleted_files: Tally,
+    /// Files of dead writers that could not be deleted.
+    undeleted: u64,
 }
 
 impl Found {
@@ -197,8 +199,17 @@ impl Collector<'_> {
         if let Some(slices) = cleaned {
             errln!("deleted {slices} pending slices");
         }
-        let Found { scanned, valid, pending, compacted, leaked, skipped, delayed_slices, deleted_files } =
-            found;
+        let Found {
+            scanned,
+            valid,
+            pending,
+            compacted,
+            leaked,
+            skipped,
+            delayed_slices,
+            deleted_files,
+            undeleted,
+        } = found;
         outln!(
             "scanned {scanned} objects, {} valid, {} pending delete ({} bytes), {} compacted ({} bytes), {} leaked \
              ({} bytes), {} delslices ({} bytes), {} delfiles ({} bytes), {} skipped ({} bytes)",
@@ -219,6 +230,7 @@ impl Collector<'_> {
         if leaked.count > 0 && !self.args.delete {
             outln!("`sluice gc --delete` deletes leaked objects");
         }
+        ensure!(undeleted == 0, "{undeleted} leaked objects could not be deleted; begin gc again");
         Ok(found)
     }
 

@@ -46,9 +46,8 @@ impl Collector<'_> {
                             continue;
                         }
                         found.leaked.add(size);
-                        // A failure is a warning: the next gc tries again.
                         if self.args.delete {
-                            self.delete(&key).await;
+                            found.undeleted += u64::from(!self.delete(&key).await);
                         }
                     }
                     Some(object) => found.skipped.add(object.size),

@@ -1,12 +1,12 @@
 //! Rows about trees of small files that common programs write and remove, one process at a time:
 //! `tar`, `cp`, `git`, `du`, `rm`.
 //!
-//! What must stay true: the trees that were written equal their source. The limit is a plain
-//! directory of the file system below `--within`.
+//! What must stay true: the trees that were written equal their source. The limit is a file system
+//! in memory: what FUSE and the programs alone need.
 
 use super::{
-    Side, Turn,
-    place::{Blocks, Place, forget},
+    Turn,
+    place::{Blocks, Place},
     row::{NOTHING, Row, SECONDS, local},
 };
 use crate::{pattern, rig::command};
@@ -31,16 +31,10 @@ pub(super) fn turn(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
     fs::create_dir_all(&turn.plan.within)?;
     let source = tempfile::Builder::new().prefix("trees-").tempdir_in(&turn.plan.within)?;
     make(source.path(), turn.plan.sizes.tree, turn.seed())?;
-    let figures = if turn.side == Side::Limit {
-        let folder = tempfile::Builder::new().prefix("trees-").tempdir_in(&turn.plan.within)?;
-        rows(source.path(), folder.path(), forget)?
-    } else {
-        let mut place = Place::with_options(turn, &[])?;
-        let point = place.path().to_owned();
-        let figures = rows(source.path(), &point, || place.cold(Blocks::Stay))?;
-        place.finish()?;
-        figures
-    };
+    let Some(mut place) = Place::new(turn)? else { return Ok(vec![None; ROWS.len()]) };
+    let point = place.path().to_owned();
+    let figures = rows(source.path(), &point, || place.cold(Blocks::Stay))?;
+    place.finish()?;
     Ok(figures.map(Some).into())
 }
 

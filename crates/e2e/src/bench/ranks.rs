@@ -26,6 +26,15 @@ const SMALL_FILE: usize = 102_400;
 /// Directories in each directory of a tree (`-b`).
 const BRANCHES: usize = 3;
 
+/// Open MPI refuses to run as root, or with more ranks than processors, unless it is told so; MPICH
+/// knows no such options.
+const OPEN_MPI: [&str; 4] = [
+    "OMPI_ALLOW_RUN_AS_ROOT=1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+    "OMPI_MCA_rmaps_base_oversubscribe=1",
+    "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe",
+];
+
 /// What mdtest calls the phases: of directories, of files, of the trees that hold them.
 const PHASES: [&str; 9] = [
     "Directory creation",
@@ -116,11 +125,11 @@ fn mdtest(program: &Path, points: &[PathBuf], shape: Shape) -> anyhow::Result<St
     let [ranks, items, depth, branches, size] =
         [RANKS, shape.items, shape.depth, BRANCHES, shape.size].map(|number| number.to_string());
     let program = program.to_string_lossy();
-    let mut arguments = vec!["--allow-run-as-root", "--oversubscribe", "-np", &ranks, &program, "-u"];
+    let mut arguments = [&OPEN_MPI[..], &["mpirun", "-np", &ranks, &program, "-u"]].concat();
     arguments.extend(["-d", &directories, "-I", &items, "-z", &depth]);
     arguments.extend(if shape.directories { ["-b", &branches] } else { ["-w", &size] });
     arguments.extend((!shape.directories).then_some("-F"));
-    rig::command(Path::new("mpirun"), &arguments)
+    rig::command(Path::new("env"), &arguments)
 }
 
 /// The mean of a phase in the `SUMMARY rate` of mdtest. Each line ends with mean and deviation; new

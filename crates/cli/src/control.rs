@@ -16,6 +16,8 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use sluice_types::Ino;
 
+use crate::output::printable;
+
 /// Remove a tree.
 pub(crate) const RMR: u32 = 1002;
 /// Fetch files into the cache, drop them, or count what is there.
@@ -88,7 +90,8 @@ impl Denied {
     /// Says what was left out below `start`, as `du` does; whether there is any.
     pub(crate) fn say(&self, start: &Path) -> bool {
         for path in &self.paths {
-            errln!("sluice: cannot list {}: Permission denied", start.join(path).display());
+            let path = printable(start.join(path).display());
+            errln!("sluice: cannot list {path}: Permission denied");
         }
         let more = self.count.saturating_sub(self.paths.len() as u64);
         if more > 0 {

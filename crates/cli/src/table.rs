@@ -1,6 +1,10 @@
 //! Formats tables for the terminal.
+//!
+//! What must stay true: a row is one line, whatever names are in it.
 
 use std::fmt::Write as _;
+
+use crate::output::printable;
 
 /// Prints rows under a head, numbers to the right; columns in `left` stand to the left.
 pub(crate) fn print(rows: &[Vec<String>], left: &[usize]) {
@@ -8,6 +12,7 @@ pub(crate) fn print(rows: &[Vec<String>], left: &[usize]) {
 }
 
 fn render(rows: &[Vec<String>], left: &[usize]) -> String {
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(printable).collect()).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width =
         |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
@@ -37,6 +42,15 @@ fn render(rows: &[Vec<String>], left: &[usize]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_stays_in_its_cell() {
+        let rows = [vec!["PATH".to_owned()], vec!["a\n\u{1b}[m".into()]];
+        assert_eq!(
+            render(&rows, &[0]),
+            "+-------------+\n| PATH        |\n+-------------+\n| a\\n\\u{1b}[m |\n+-------------+\n"
+        );
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {

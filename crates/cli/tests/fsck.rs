@@ -61,6 +61,35 @@ fn missing_and_damaged_objects_are_told_with_their_files() {
 }
 
 #[test]
+fn a_name_forges_no_line() {
+    if no_fuse() {
+        return;
+    }
+    let mut volume = Volume::new(&["--trash-days", "0"]);
+    let point = volume.mount("mnt", &[]);
+    let names = ["a\nerror: b\u{1b}[2J", "c\nd"];
+    for name in names {
+        fs::write(point.join(name), "content").expect("written");
+    }
+    let summary = ok(&["summary", &point.display().to_string()]);
+    assert!(summary.contains("a\\nerror: b\\u{1b}[2J") && !summary.contains('\u{1b}'), "{summary}");
+    let info = ok(&["info", &point.join(names[0]).display().to_string()]);
+    assert!(info.contains("path: /a\\nerror: b\\u{1b}[2J\n"), "{info}");
+    assert!(!info.contains('\u{1b}') && info.contains("/a\\nerror: b\\u{1b}[2J :"), "{info}");
+    volume.umount(&point);
+    let mut objects = files(&volume.path("objects"));
+    objects.retain(|path| path.display().to_string().ends_with("_0_7"));
+    assert_eq!(objects.len(), 2);
+    for object in objects {
+        fs::remove_file(object).expect("removed");
+    }
+    forge(&volume, "DELETE FROM jfs_node WHERE inode = 3");
+    let said = fails(&["fsck", &volume.meta]);
+    assert!(said.contains("entry \"c\\nd\"") && said.contains("(/a\\nerror: b\\u{1b}[2J)"), "{said}");
+    assert!(!said.contains('\u{1b}') && !said.contains("\nerror: b"), "{said}");
+}
+
+#[test]
 fn metadata_that_disagrees_is_found_and_put_right() {
     if no_fuse() {
         return;

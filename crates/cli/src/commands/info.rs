@@ -13,6 +13,7 @@ use sluice_types::CHUNK_SIZE;
 
 use crate::{
     control::{self, Control, Denied, Message},
+    output::printable,
     progress::Progress,
     sizes, table,
 };
@@ -127,7 +128,7 @@ impl Info {
                     }
                 }
                 Err(error) => {
-                    errln!("sluice: {error:#}");
+                    errln!("sluice: {}", printable(format_args!("{error:#}")));
                     code = ExitCode::FAILURE;
                 }
             }
@@ -158,7 +159,7 @@ impl Info {
 }
 
 fn print(path: &Path, answer: &Answer) {
-    outln!("{} :", path.display());
+    outln!("{} :", printable(path.display()));
     outln!("  inode: {}", answer.ino);
     outln!("  files: {}", answer.summary.files);
     outln!("   dirs: {}", answer.summary.dirs);
@@ -166,11 +167,11 @@ fn print(path: &Path, answer: &Answer) {
     outln!("   size: {} ({} Bytes)", sizes::human(answer.summary.size), answer.summary.size);
     match answer.paths.as_deref().unwrap_or_default() {
         [] => outln!("   path: unknown"),
-        [path] => outln!("   path: {path}"),
+        [path] => outln!("   path: {}", printable(path)),
         paths => {
             outln!("  paths:");
             for path in paths {
-                outln!("\t{path}");
+                outln!("\t{}", printable(path));
             }
         }
     }

@@ -22,6 +22,7 @@ use sluice_types::{Clock, SystemClock, Time};
 use crate::{
     engines, findings,
     flags::{SortFlags, StoreFlags},
+    output::printable,
     progress::Progress,
     sizes, tree, volume,
 };
@@ -160,7 +161,7 @@ impl Fsck {
                 Severity::Advisory => (&mut advisory, "advisory"),
             };
             *count += 1;
-            outln!("{label}: {finding}");
+            outln!("{label}: {}", printable(finding));
         }
         let mut faults = 0;
         if self.path.is_none() {
@@ -240,7 +241,7 @@ impl Fsck {
         let repair = Repair { finding: finding.clone(), dir_mode: self.repair_dir_mode, busy_since };
         let done = meta.run(repair, never).with_context(|| format!("cannot repair: {finding}"))?;
         if done {
-            outln!("repaired: {finding}");
+            outln!("repaired: {}", printable(finding));
         }
         Ok(u64::from(done))
     }

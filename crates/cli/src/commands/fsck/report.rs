@@ -11,7 +11,7 @@ use sluice_meta::{Meta, sort::SortSpace};
 use sluice_types::{FsResult, Ino, Interrupt};
 
 use super::objects::{Fault, Faults};
-use crate::blocks::needs;
+use crate::{blocks::needs, output::printable};
 
 /// Files that are reported by their path; finding it takes a walk.
 const MOST_PATHS: usize = 100;
@@ -114,7 +114,7 @@ impl Paths<'_> {
 /// One path of a file, which may lie below what is damaged itself.
 fn path_of(meta: &Meta, ino: Ino) -> String {
     match meta.paths_of(ino, Ino::ROOT, &Interrupt::never()) {
-        Ok(paths) => paths.into_iter().next().unwrap_or_else(|| "deleted".into()),
+        Ok(paths) => paths.into_iter().next().map_or_else(|| "deleted".into(), printable),
         Err(error) => format!("its path cannot be found out: {error}"),
     }
 }

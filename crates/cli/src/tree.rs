@@ -1,5 +1,7 @@
 //! Paths inside a volume that is not mounted.
 
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+
 use sluice_meta::{
     Interrupt, Meta,
     op::At,
@@ -13,18 +15,18 @@ pub(crate) fn create(at: At, ino: Ino, kind: FileType, mode: u16) -> Create {
 }
 
 /// Makes a directory.
-pub(crate) fn make_dir(meta: &Meta, dir: Ino, name: &str) -> FsResult<Ino> {
+pub(crate) fn make_dir(meta: &Meta, dir: Ino, name: &[u8]) -> FsResult<Ino> {
     let never = Interrupt::never();
     let ino = meta.new_ino(&never)?;
-    meta.run(create(At::new(dir, Name::new(name.as_bytes())?), ino, FileType::Dir, 0o777), &never)?;
+    meta.run(create(At::new(dir, Name::new(name)?), ino, FileType::Dir, 0o777), &never)?;
     Ok(ino)
 }
 
 /// What stands at `path`; `None` if nothing does.
-pub(crate) fn find(meta: &Meta, path: &str) -> FsResult<Option<Ino>> {
+pub(crate) fn find(meta: &Meta, path: impl AsRef<OsStr>) -> FsResult<Option<Ino>> {
     let mut ino = Ino::ROOT;
-    for part in path.split('/').filter(|part| !part.is_empty()) {
-        let at = At::new(ino, Name::new(part.as_bytes())?);
+    for part in names(path.as_ref()) {
+        let at = At::new(ino, Name::new(part)?);
         ino = match meta.read(&Lookup(at), &Interrupt::never()) {
             Ok((ino, _)) => ino,
             Err(FsError::NotFound) => return Ok(None),
@@ -35,19 +37,22 @@ pub(crate) fn find(meta: &Meta, path: &str) -> FsResult<Option<Ino>> {
 }
 
 /// The directory at `path`, made with all above it where it is missing. Others may make the same.
-pub(crate) fn directory(meta: &Meta, path: &str) -> FsResult<Ino> {
-    path.split('/')
-        .filter(|part| !part.is_empty())
-        .try_fold(Ino::ROOT, |dir, part| found_or_made(meta, dir, part))
+pub(crate) fn directory(meta: &Meta, path: impl AsRef<OsStr>) -> FsResult<Ino> {
+    names(path.as_ref()).try_fold(Ino::ROOT, |dir, part| found_or_made(meta, dir, part))
+}
+
+/// The names that a path is made of.
+fn names(path: &OsStr) -> impl Iterator<Item = &[u8]> {
+    path.as_bytes().split(|byte| *byte == b'/').filter(|part| !part.is_empty())
 }
 
 /// The directory of that name, made if it is missing; `EPERM` if mounts show something of their own
 /// by it.
-pub(crate) fn found_or_made(meta: &Meta, dir: Ino, name: &str) -> FsResult<Ino> {
-    if dir == Ino::ROOT && sluice_vfs::is_reserved(name) {
+pub(crate) fn found_or_made(meta: &Meta, dir: Ino, name: &[u8]) -> FsResult<Ino> {
+    if dir == Ino::ROOT && std::str::from_utf8(name).is_ok_and(sluice_vfs::is_reserved) {
         return Err(FsError::Perm);
     }
-    let look = Lookup(At::new(dir, Name::new(name.as_bytes())?));
+    let look = Lookup(At::new(dir, Name::new(name)?));
     let found = || match meta.read(&look, &Interrupt::never())? {
         (ino, attr) if attr.is_dir() => Ok(ino),
         _ => Err(FsError::NotDir),
@@ -56,7 +61,10 @@ pub(crate) fn found_or_made(meta: &Meta, dir: Ino, name: &str) -> FsResult<Ino> 
         Err(FsError::NotFound) => match make_dir(meta, dir, name) {
             // Somebody was faster.
             Err(FsError::Exists) => found(),
-            made => made.inspect(|ino| tracing::info!(name, %ino, "a directory did not exist and was made")),
+            made => made.inspect(|ino| {
+                let name = String::from_utf8_lossy(name);
+                tracing::info!(?name, %ino, "a directory did not exist and was made");
+            }),
         },
         found => found,
     }

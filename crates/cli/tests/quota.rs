@@ -2,10 +2,15 @@
 
 mod support;
 
-use std::{fs, io::Write, os::unix::fs::chown};
+use std::{
+    ffi::OsStr,
+    fs,
+    io::Write,
+    os::unix::{ffi::OsStrExt, fs::chown},
+};
 
 use sluice_testkit::fuse::no_fuse;
-use support::{Volume, fails, ok};
+use support::{Volume, fails, ok, sluice};
 
 const EDQUOT: Option<i32> = Some(122);
 
@@ -110,6 +115,59 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
         assert!(said.contains(reason), "{arguments:?}: {said}");
     }
     assert!(fails(&["quota", "check", meta, "--path", "/"]).contains("there is no quota on /"));
-    assert!(ok(&["quota", "get", meta, "--path", "/"]).contains("there is no such quota"));
-    assert!(ok(&["quota", "delete", meta, "--uid", "5"]).contains("there was no such quota"));
+    for action in ["get", "check", "delete", "list"] {
+        let said = fails(&["quota", action, meta, "--path", ""]);
+        assert!(said.contains("--path") && said.contains("say / for the whole volume"), "{said}");
+    }
+    assert!(set(&["--path", "", "--inodes", "1"]).contains("say / for the whole volume"));
+    assert!(ok(&["quota", "list", meta]).contains("there are no quotas"));
+}
+
+#[test]
+fn who_has_no_quota_is_named() {
+    let volume = Volume::new(&[]);
+    let meta = volume.meta.as_str();
+    let of = |name: &'static str| match name.split_once(' ') {
+        Some(("user", uid)) => ["--uid", uid],
+        Some((_, gid)) => ["--gid", gid],
+        None => ["--path", name],
+    };
+    // Before users and groups are counted, and then.
+    for _ in 0..2 {
+        for name in ["/", "user 5", "group 6"] {
+            let missing = format!("there is no quota on {name}\n");
+            for action in ["get", "check"] {
+                let said = fails(&[&["quota", action, meta], &of(name)[..]].concat());
+                assert!(said.contains(&missing), "{action}: {said}");
+            }
+            let said = ok(&[&["quota", "delete", meta], &of(name)[..]].concat());
+            assert!(said.contains(&missing), "{said}");
+            ok(&[&["quota", "list", meta], &of(name)[..]].concat());
+        }
+        ok(&["quota", "set", meta, "--uid", "1000", "--inodes", "10"]);
+    }
+    assert!(ok(&["quota", "check", meta, "--uid", "1000"]).contains("uid:1000"));
+}
+
+#[test]
+fn a_directory_has_any_name() {
+    let volume = Volume::new(&[]);
+    let quota = |action: &str, name: &'static [u8]| {
+        let mut command = sluice();
+        command.args(["quota", action, &volume.meta, "--path"]).arg(OsStr::from_bytes(name));
+        if action == "set" {
+            command.args(["--create", "--inodes", "10"]);
+        }
+        let output = command.output().expect("it starts");
+        let said = [output.stdout, output.stderr].concat();
+        assert!(output.status.success(), "{action}: {}", said.escape_ascii());
+        String::from_utf8(said).expect("text")
+    };
+    for (name, shown) in [(&b"/a\xFF/b"[..], "/a\u{FFFD}/b"), (b"/a\n\x1B[2J", "/a\\n\\u{1b}[2J")] {
+        for action in ["set", "get", "check", "list"] {
+            assert_eq!(line(&quota(action, name), shown)[4], "10", "{action}");
+        }
+        quota("delete", name);
+    }
+    assert!(ok(&["quota", "list", &volume.meta]).contains("there are no quotas"));
 }

@@ -101,7 +101,11 @@ impl Mdtest {
 
     /// Makes a directory. One tree may be made by many.
     fn make_dir(&self, meta: &Meta, dir: Ino, name: &str) -> FsResult<Ino> {
-        if self.first_thread.is_some() { found_or_made(meta, dir, name) } else { make_dir(meta, dir, name) }
+        if self.first_thread.is_some() {
+            found_or_made(meta, dir, name.as_bytes())
+        } else {
+            make_dir(meta, dir, name.as_bytes())
+        }
     }
 
     fn create_files(&self, meta: &Meta, thread: usize, dirs: &[Ino], progress: &Progress) -> FsResult<()> {

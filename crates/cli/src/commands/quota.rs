@@ -1,9 +1,16 @@
 //! `sluice quota`: limits of directories, users and groups.
 
-use std::process::ExitCode;
+use std::{
+    ffi::{OsStr, OsString},
+    path::Path,
+    process::ExitCode,
+};
 
 use anyhow::{Context, Result, bail, ensure};
-use clap::{Args, Subcommand};
+use clap::{
+    Args, Subcommand,
+    builder::{OsStringValueParser, TypedValueParser},
+};
 use sluice_meta::{
     Interrupt, Meta,
     ops::{getattr::GetAttr, quota::SetLimits},
@@ -12,7 +19,7 @@ use sluice_meta::{
 };
 use sluice_types::{FsError, FsResult, Ino};
 
-use crate::{progress::Progress, sizes, table, tree, volume};
+use crate::{output::printable, progress::Progress, sizes, table, tree, volume};
 
 /// Limit what directories, users and groups use
 ///
@@ -58,8 +65,8 @@ enum Action {
 #[group(multiple = false)]
 struct Which {
     /// The directory, from the root of the volume
-    #[arg(long, value_name = "PATH")]
-    path: Option<String>,
+    #[arg(long, value_name = "PATH", value_parser = OsStringValueParser::new().try_map(not_empty))]
+    path: Option<OsString>,
     /// The user
     #[arg(long, value_name = "UID", allow_hyphen_values = true, value_parser = user)]
     uid: Option<u32>,
@@ -107,6 +114,10 @@ struct Check {
     strict: bool,
 }
 
+fn not_empty(path: OsString) -> Result<OsString, &'static str> {
+    if path.is_empty() { Err("the path is empty; say / for the whole volume") } else { Ok(path) }
+}
+
 fn number(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| format!("{text} is no id: write a number from 0 to {}", u32::MAX))
 }
@@ -152,6 +163,20 @@ impl Which {
         })
     }
 
+    /// As messages name whose quota it is.
+    fn whose(&self) -> String {
+        match self {
+            Self { path: Some(path), .. } => shown(path),
+            Self { uid: Some(uid), .. } => format!("user {uid}"),
+            Self { gid: Some(gid), .. } => format!("group {gid}"),
+            _ => "anybody".into(),
+        }
+    }
+
+    fn missing(&self) -> String {
+        format!("there is no quota on {}", self.whose())
+    }
+
     fn named(&self) -> Result<()> {
         let named = self.path.is_some() || self.uid.is_some() || self.gid.is_some();
         ensure!(named, "say whose quota: --path DIR, --uid UID or --gid GID");
@@ -159,12 +184,13 @@ impl Which {
     }
 }
 
-fn directory(meta: &Meta, path: &str) -> Result<Ino> {
-    let missing = || format!("there is no {path} in the volume; --path starts at its root");
-    let dir = tree::find(meta, path).with_context(|| path.to_owned())?.with_context(missing)?;
+fn directory(meta: &Meta, path: &OsStr) -> Result<Ino> {
+    let shown = shown(path);
+    let missing = || format!("there is no {shown} in the volume; --path starts at its root");
+    let dir = tree::find(meta, path).with_context(|| shown.clone())?.with_context(missing)?;
     let attr = meta.read(&GetAttr(dir), &Interrupt::never())?;
-    ensure!(attr.is_dir(), "{path} is no directory, and only directories have quotas");
-    ensure!(!dir.is_trash(), "{path} is in the trash, which has no quotas");
+    ensure!(attr.is_dir(), "{shown} is no directory, and only directories have quotas");
+    ensure!(!dir.is_trash(), "{shown} is in the trash, which has no quotas");
     Ok(dir)
 }
 
@@ -185,10 +211,8 @@ impl Get {
         self.which.named()?;
         on_volume(&self.meta_url, true, |meta| {
             let key = self.which.key(meta)?.context("say whose quota")?;
-            match meta.quota(key, &Interrupt::never())? {
-                Some(quota) => print(meta, &[(key, quota)])?,
-                None => errln!("there is no such quota"),
-            }
+            let quota = meta.quota(key, &Interrupt::never())?.with_context(|| self.which.missing())?;
+            print(meta, &[(key, quota)])?;
             Ok(ExitCode::SUCCESS)
         })
     }
@@ -198,7 +222,8 @@ impl Get {
         on_volume(&self.meta_url, false, |meta| {
             let key = self.which.key(meta)?.context("say whose quota")?;
             if !meta.delete_quota(key, &Interrupt::never())? {
-                errln!("there was no such quota");
+                // As JuiceFS: what is to be gone is gone.
+                errln!("{}", self.which.missing());
             }
             Ok(ExitCode::SUCCESS)
         })
@@ -231,7 +256,7 @@ impl Set {
         );
         on_volume(&get.meta_url, false, |meta| {
             if let (true, Some(path)) = (create, &get.which.path) {
-                tree::directory(meta, path).with_context(|| format!("{path} cannot be made"))?;
+                tree::directory(meta, path).with_context(|| format!("{} cannot be made", shown(path)))?;
             }
             let key = get.which.key(meta)?.context("say whose quota")?;
             let limits =
@@ -277,11 +302,11 @@ impl Check {
                     dirs.push((key, dir));
                 }
             }
-            if let (Some(QuotaKey::Dir(_)), [], Some(path)) = (only, dirs.as_slice(), &self.get.which.path) {
-                bail!("there is no quota on {path}");
+            if matches!(only, Some(QuotaKey::Dir(_))) && dirs.is_empty() {
+                bail!("{}", self.get.which.missing());
             }
             let mut agree = Vec::new();
-            let mut wrong = 0;
+            let (mut wrong, mut reported) = (0, 0);
             for (key, dir) in dirs {
                 match counted(self.strict, |counting, _| self.dir(meta, dir, counting)) {
                     Ok(usage) => wrong += usize::from(!tell(meta, &usage, self.repair, &mut agree)?),
@@ -295,8 +320,12 @@ impl Check {
                 let usage =
                     counted(self.strict, |counting, _| meta.check_owner_quotas(self.repair, counting))?;
                 for usage in usage.iter().filter(|usage| only.is_none_or(|only| only == usage.key)) {
+                    reported += 1;
                     wrong += usize::from(!tell(meta, usage, self.repair, &mut agree)?);
                 }
+            }
+            if only.is_some_and(|only| !matches!(only, QuotaKey::Dir(_))) && reported == 0 {
+                bail!("{}", self.get.which.missing());
             }
             if !agree.is_empty() {
                 print(meta, &agree)?;
@@ -352,11 +381,15 @@ fn amount(bytes: i64) -> String {
     if bytes < 0 { format!("-{}", sizes::human(bytes.unsigned_abs())) } else { sizes::human(bytes as u64) }
 }
 
+fn shown(path: &OsStr) -> String {
+    printable(Path::new(path).display())
+}
+
 fn name(meta: &Meta, key: QuotaKey) -> Result<String> {
     Ok(match key {
         QuotaKey::Dir(dir) => {
             let paths = meta.paths_of(dir, Ino::ROOT, &Interrupt::never())?;
-            paths.into_iter().next().unwrap_or_else(|| format!("inode:{dir}"))
+            paths.into_iter().next().map_or_else(|| format!("inode:{dir}"), printable)
         }
         QuotaKey::User(uid) => format!("uid:{uid}"),
         QuotaKey::Group(gid) => format!("gid:{gid}"),

@@ -41,7 +41,8 @@ impl<'a> Scratch<'a> {
     /// Creates it.
     pub(super) fn new(meta: &'a Meta) -> Result<Self> {
         let name = format!("__sluice_bench_meta_{}__", process::id());
-        let dir = make_dir(meta, Ino::ROOT, &name).with_context(|| format!("cannot make /{name}"))?;
+        let dir =
+            make_dir(meta, Ino::ROOT, name.as_bytes()).with_context(|| format!("cannot make /{name}"))?;
         Ok(Self { meta, name, dir })
     }
 
@@ -52,7 +53,7 @@ impl<'a> Scratch<'a> {
         count: usize,
         work: impl FnOnce(&[Ino]) -> FsResult<T>,
     ) -> FsResult<T> {
-        let directory = |number| make_dir(self.meta, self.dir, &format!("{name}.{number}"));
+        let directory = |number| make_dir(self.meta, self.dir, format!("{name}.{number}").as_bytes());
         let done = (0..count).map(directory).collect::<FsResult<Vec<Ino>>>().and_then(|dirs| work(&dirs));
         let emptied = empty(self.meta, self.dir);
         // The error of the work comes before that of the removal.

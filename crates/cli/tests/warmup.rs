@@ -106,7 +106,7 @@ fn paths_come_from_a_file_and_lead_anywhere_in_the_mount() {
     fs::write(&odd, vec![1; 1000]).expect("written");
     let list = volume.path("list");
     let mut file = fs::File::create(&list).expect("made");
-    write!(file, "{}\n\n  {}  \n", text(&point.join("tree/link")), text(&point.join("tree/deep/../deep")))
+    write!(file, "{}\n\n{}\n", text(&point.join("tree/link")), text(&point.join("tree/deep/../deep")))
         .expect("written");
     drop(file);
     let said = ok(&["warmup", "--file", &text(&list), &text(&odd)]);
@@ -115,6 +115,15 @@ fn paths_come_from_a_file_and_lead_anywhere_in_the_mount() {
     assert!(said.contains("3 files") && said.contains("(100.0%)"), "{said}");
     let said = fails(&["warmup", &text(&point.join("nothing")), &text(&odd)]);
     assert!(said.contains("cannot use") && said.contains("of 1 files"), "{said}");
+    // Every blank of a line belongs to the name.
+    let blanks = point.join("tree/large ");
+    fs::write(&blanks, vec![2; 10]).expect("written");
+    fs::write(&list, text(&blanks)).expect("written");
+    let said = ok(&["warmup", "--file", &text(&list)]);
+    assert!(said.contains("warmed up 10 B of 1 files"), "{said}");
+    fs::remove_file(&blanks).expect("removed");
+    let said = fails(&["warmup", "--file", &text(&list)]);
+    assert!(said.contains("cannot use") && said.contains("No such file"), "{said}");
     fails(&["warmup"]);
     fails(&["warmup", "--evict", "--check", &text(&point)]);
     assert!(fails(&["warmup", &text(volume.folder.path())]).contains("in no mounted volume"));

@@ -8,7 +8,10 @@ use std::{
     collections::BTreeMap,
     fs::{self, File},
     io::{BufRead, BufReader},
-    os::unix::{ffi::OsStrExt, fs::MetadataExt},
+    os::unix::{
+        ffi::{OsStrExt, OsStringExt},
+        fs::MetadataExt,
+    },
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -43,7 +46,7 @@ pub(crate) struct Warmup {
     /// Files, and directories with all below them, in mounted volumes
     #[arg(value_name = "PATH", required_unless_present = "file")]
     paths: Vec<PathBuf>,
-    /// A file with more paths, one a line
+    /// A file with more paths, one a line, each exactly as the name is
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Files or blocks fetched at once; a mount of Sluice takes at most 64, and fetches as many as
@@ -166,9 +169,9 @@ impl Warmup {
         let lines = file.map(|file| File::open(file).with_context(|| cannot_read(file))).transpose()?;
         let lines = lines.map(|lines| BufReader::new(lines).split(b'\n')).into_iter().flatten();
         let listed = lines.filter_map(move |line| match line {
-            Ok(line) if line.trim_ascii().is_empty() => None,
-            // Without blanks around it, as JuiceFS reads it.
-            Ok(line) => Some(Ok(PathBuf::from(std::ffi::OsStr::from_bytes(line.trim_ascii())))),
+            Ok(line) if line.is_empty() => None,
+            // As it is: a name may begin or end with blanks.
+            Ok(line) => Some(Ok(PathBuf::from(std::ffi::OsString::from_vec(line)))),
             Err(error) => Some(Err(error).with_context(|| cannot_read(file.unwrap_or(Path::new(""))))),
         });
         Ok(self.paths.iter().cloned().map(Ok).chain(listed))

@@ -301,7 +301,7 @@ fn what_a_binary_dump_holds() {
 
 #[test]
 fn an_encrypted_backup() {
-    let (volume, [json, _]) = dumped();
+    let (volume, [json, binary]) = dumped();
     let key = Path::new(env!("CARGO_MANIFEST_DIR")).join("../object/tests/data/keys/pkcs8.pem");
     let pem = fs::read_to_string(&key).expect("a key");
     let cipher =
@@ -314,6 +314,17 @@ fn an_encrypted_backup() {
     let flags = ["load", "--encrypt-rsa-key", &key, "--encrypt-algo"];
     says(&fails(&[&flags[..], &["aes256gcm-rsa", &meta, &sealed]].concat()), &["cannot decrypt"]);
     says(&fails(&[&flags[..], &["rot13", &meta, &sealed]].concat()), &["rot13", "chacha20-rsa"]);
+    for stat in [&["load", "--stat", &sealed][..], &["load", &meta, &sealed]] {
+        says(&fails(stat), &[&sealed, "neither a JSON dump nor a binary one", "--encrypt-rsa-key"]);
+    }
+    let packed = ["plain.json.gz", "plain.json.zst"].map(|name| volume.path(name).display().to_string());
+    for packed in &packed {
+        ok(&["dump", &volume.meta, packed]);
+    }
+    for dump in [&json, &binary, &packed[0], &packed[1]] {
+        let said = fails(&[&flags[..3], &[&meta, dump]].concat());
+        says(&said, &[dump, "not encrypted", "leave out --encrypt-rsa-key"]);
+    }
     ok(&[&flags[..], &["chacha20-rsa", &meta, &sealed]].concat());
     says(&ok(&["status", &meta]), &["testvol"]);
 }

@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
+use bytes::Bytes;
 use clap::Args;
 use sluice_dump::{LoadOptions, Packing, binary, load_binary, load_json};
 use sluice_object::crypto::{ObjectCipher, VolumeKey};
@@ -69,6 +70,12 @@ impl Load {
             bail!("{name} is empty; name a dump that `sluice dump` or `juicefs dump` wrote");
         }
         let is_binary = begin.first().is_some_and(|byte| *byte == 0);
+        if !is_binary && !is_json(begin) {
+            bail!(
+                "{name} is neither a JSON dump nor a binary one; if it is an encrypted backup, name the key of the \
+                 volume with --encrypt-rsa-key"
+            );
+        }
         if self.stat {
             if !is_binary {
                 bail!("{name} is no binary dump; --stat reads those that `sluice dump --binary` wrote");
@@ -99,7 +106,13 @@ impl Load {
         let cipher = ObjectCipher::new(VolumeKey::from_pem(&pem, &passphrase)?, self.encrypt_algo.parse()?);
         let mut sealed = Vec::new();
         input.read_to_end(&mut sealed)?;
-        Ok(Box::new(Cursor::new(cipher.open(sealed.into())?)))
+        let sealed = Bytes::from(sealed);
+        match cipher.open(sealed.clone()) {
+            Err(_) if is_dump(&sealed) => {
+                bail!("the dump is not encrypted; leave out --encrypt-rsa-key")
+            }
+            opened => Ok(Box::new(Cursor::new(opened?))),
+        }
     }
 
     /// Says what a binary dump holds.
@@ -121,6 +134,17 @@ impl Load {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Whether a file begins as a dump that is not encrypted, packed or not. An encrypted one begins
+/// with the length of a sealed key, which is neither 0 nor thousands of bytes.
+fn is_dump(begin: &[u8]) -> bool {
+    is_json(begin) || begin.starts_with(&[0; 3]) || Packing::of_content(begin) != Packing::None
+}
+
+/// Whether a file begins as a JSON object.
+fn is_json(begin: &[u8]) -> bool {
+    begin.trim_ascii_start().starts_with(b"{")
 }
 
 fn unpacked(input: Box<dyn Read>) -> io::Result<BufReader<Box<dyn Read>>> {

@@ -1,14 +1,18 @@
 //! Clone: a new node with the slices of another one.
 
-use sluice_types::{Access, Attr, AttrFlags, CHUNK_SIZE, Caller, FileType, FsError, Ino};
+use sluice_types::{Access, Attr, AttrFlags, CHUNK_SIZE, Caller, FileType, FsError, Ino, Name};
 use smallvec::smallvec;
 
-use super::{create::Made, rules};
+use super::{
+    create::Made,
+    removal::{trash_hour, trash_name},
+    rules,
+};
 use crate::{
     change_log::Line,
     engine::{Hold, List, Write},
     op::{At, ConflictKey, ConflictKeys, Op},
-    schema::{DirStat, Entry, Key, Row},
+    schema::{Counter, DirStat, Entry, Key, Row},
     view::{Stop, View},
     want::Want,
 };
@@ -219,8 +223,6 @@ pub struct Attach {
     /// Bytes and inodes that it uses, its root included: they count for the quotas above its place
     /// from now on.
     pub usage: (i64, i64),
-    /// Whether those quotas may refuse it.
-    pub limited: bool,
     /// Who asks.
     pub caller: Caller,
 }
@@ -246,12 +248,44 @@ impl Op for Attach {
         attr.parent = self.at.dir;
         view.put(Row::Node(self.ino, attr));
         let (space, inodes) = self.usage;
-        if self.limited {
-            rules::admit_tree(view, self.at.dir, space, inodes)?;
-        }
+        rules::admit_tree(view, self.at.dir, space, inodes)?;
         let dir = named(view, &self.at, self.ino, &attr, self.usage, &self.caller)?;
         view.log(|| Line::Attach { ino: self.ino, at: self.at.clone() });
         Ok(Made { attr, dir })
+    }
+}
+
+/// Moves a detached tree to the trash, from where it can be removed like every tree. Nobody sees it
+/// elsewhere. If its removal ends early, the tree goes with its hour. Two trips. Returns its place.
+#[derive(Clone, Debug)]
+pub struct TrashDetached {
+    /// Root of the tree.
+    pub ino: Ino,
+}
+
+impl Op for TrashDetached {
+    type Out = At;
+    const NAME: &'static str = "trash_detached";
+
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Node(self.ino)]
+    }
+
+    fn run(&self, view: &mut View<'_>) -> Result<At, Stop> {
+        view.want(&[Want::node(self.ino, Hold::Lock), Want::get(Key::Detached(self.ino), Hold::Lock)])?;
+        let attr = rules::existing(view, self.ino, Hold::Lock)?;
+        rules::require(view.get(&Key::Detached(self.ino), Hold::Lock)?.is_some(), FsError::NotFound)?;
+        // Its parent was the directory in which it would have got its name. No quota there counts it.
+        let moves = rules::counter(view, Counter::DirMoves)?;
+        view.put(Row::Counter(Counter::DirMoves, moves + 1));
+        let hour = trash_hour(view)?;
+        let at = At::new(hour, trash_name(Ino::NONE, self.ino, &Name::new(b"clone")?));
+        view.delete(Key::Detached(self.ino));
+        view.put(Row::Node(self.ino, Attr { parent: hour, ..attr }));
+        view.insert(Row::Entry(hour, at.name.clone(), Entry { kind: attr.kind, ino: self.ino }));
+        rules::use_dir(view, hour, rules::entry_usage(&attr));
+        view.log(|| Line::Attach { ino: self.ino, at: at.clone() });
+        Ok(at)
     }
 }
 

@@ -163,7 +163,7 @@ pub fn destroy(view: &mut View<'_>, ino: Ino, attr: &Attr) -> Option<u64> {
 
 /// The hour directory of the trash for now, made if this is the first deletion of the hour. It
 /// needs no lane and no guard: nobody removes the hour that is ([`check_hour`]).
-fn trash_hour(view: &mut View<'_>) -> Result<Ino, Stop> {
+pub(super) fn trash_hour(view: &mut View<'_>) -> Result<Ino, Stop> {
     let name = hour_name(view.now());
     if let Some(hour) = view.known().trash_hour(&name) {
         return Ok(hour);
@@ -215,7 +215,7 @@ pub fn hour_name(time: Time) -> String {
 }
 
 /// Name in the trash: where it was and what it was, cut to the longest name there may be.
-fn trash_name(dir: Ino, ino: Ino, name: &Name) -> Name {
+pub(super) fn trash_name(dir: Ino, ino: Ino, name: &Name) -> Name {
     let mut bytes = format!("{dir}-{ino}-").into_bytes();
     bytes.extend_from_slice(name);
     bytes.truncate(sluice_types::MAX_NAME);

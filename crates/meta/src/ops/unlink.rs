@@ -94,10 +94,13 @@ fn remove_dangling(view: &mut View<'_>, at: &At, ino: Ino, mut parent: Attr) -> 
 
 /// A directory that is about to lose an entry.
 pub fn removing_dir(view: &mut View<'_>, dir: Ino, caller: &Caller) -> Result<Attr, Stop> {
+    // Only the client itself and the superuser empty the trash.
+    let empties_trash = !caller.check || caller.superuser;
     let attr = if dir.is_trash() {
-        // Only the client itself and the superuser empty the trash.
-        rules::require(!caller.check || caller.superuser, FsError::Perm)?;
+        rules::require(empties_trash, FsError::Perm)?;
         rules::existing_dir(view, dir, Hold::Guard)?
+    } else if empties_trash {
+        rules::changing_dir_in_trash(view, dir, caller)?
     } else {
         rules::changing_dir(view, dir, caller)?
     };

@@ -10,7 +10,7 @@ use crate::{
     meta::Meta,
     op::At,
     ops::{
-        clone::{Attach, CloneNode, Visibility},
+        clone::{Attach, CloneNode, TrashDetached, Visibility},
         getattr::GetAttr,
     },
     schema::{Entry, Row},
@@ -77,7 +77,7 @@ impl Meta {
                 return Err(FsError::Interrupted);
             }
             let (at, caller) = (clone.at.clone(), clone.caller.clone());
-            let attach = Attach { ino, at, usage: *walk.made.lock(), limited: true, caller };
+            let attach = Attach { ino, at, usage: *walk.made.lock(), caller };
             self.run(attach, interrupt)
         });
         match built {
@@ -92,7 +92,7 @@ impl Meta {
                 if let Err(left) = removed
                     && left != FsError::NotFound
                 {
-                    tracing::warn!(%ino, %left, "a failed clone could not be removed; `gc --delete` will");
+                    tracing::warn!(%ino, %left, "a failed clone could not be removed; `gc --delete` or the end of its hour in the trash will");
                 }
                 Err(error)
             }
@@ -101,15 +101,7 @@ impl Meta {
 
     /// Removes a tree that never got a name, and to which nobody adds any more.
     pub fn remove_detached(&self, ino: Ino, interrupt: &Interrupt) -> FsResult<()> {
-        // Its removal is taken off the quotas of the root entry by entry. What they are charged
-        // before has to be what is there, whatever the clone knows of it.
-        let (tree, _) = self.summarize(ino, (0, 0), &Caller::client(), interrupt, &|_| {})?;
-        let usage = (tree.total.size as i64, (tree.total.files + tree.total.dirs) as i64);
-        // With a name nobody can reach it goes the way of every tree.
-        let name = Name::new(format!("detached-{ino}").as_bytes())?;
-        let at = At::new(Ino::ROOT, name);
-        let caller = Caller::client();
-        self.run(Attach { ino, at: at.clone(), usage, limited: false, caller }, interrupt)?;
+        let at = self.run(TrashDetached { ino }, interrupt)?;
         self.remove_tree(&at, true, &Caller::client(), interrupt, &|_| {})
     }
 }

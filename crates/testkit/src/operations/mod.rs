@@ -63,6 +63,8 @@ macro_rules! for_each_operations_case {
             locks::two_clients_never_hold_a_record_lock_both,
             trees::a_clone_is_what_its_source_once_was,
             trees::a_sparse_file_is_cloned,
+            trees::a_tree_that_got_no_name_goes_to_the_trash,
+            trees::a_tree_rebuilt_in_the_trash_expires,
             trees::an_interrupt_ends_work_on_a_tree,
             dir_quotas::usage_of_a_tree_follows_every_change,
             dir_quotas::a_clone_over_the_limit_leaves_nothing,

@@ -100,7 +100,7 @@ pub fn random_changes_are_counted(factory: &Factory<'_>) {
                 check(&meta, &State::of(store.open().as_ref()), &format!("{context}, emptied"));
             }
         }
-        assert!(done.into_inner() > 60, "seed {seed}: too few succeeded");
+        assert!(done.into_inner() > 50, "seed {seed}: too few succeeded");
     }
 }
 

@@ -7,7 +7,17 @@ use std::{
 
 use sluice_meta::{
     Interrupt, Meta,
-    ops::{chunks::ReadChunks, getattr::GetAttr, lookup::Lookup, truncate::Truncate, write::Write},
+    ops::{
+        chunks::ReadChunks,
+        clone::{CloneNode, TrashDetached, Visibility},
+        getattr::GetAttr,
+        lookup::Lookup,
+        rename::{Rename, RenameMode},
+        rmdir::Rmdir,
+        truncate::Truncate,
+        unlink::Unlink,
+        write::Write,
+    },
     schema::Key,
     tree::CloneTree,
 };
@@ -98,8 +108,9 @@ pub fn an_interrupt_ends_work_on_a_tree(factory: &Factory<'_>) {
             meta.run(create(ino, &format!("f{file}"), ino + file, FileType::File), &never).expect("create");
         }
     }
-    let nodes =
-        || State::of(store.open().as_ref()).rows.keys().filter(|key| matches!(key, Key::Node(_))).count();
+    // The trash stays, once it is made.
+    let is_node = |key: &&Key| matches!(key, Key::Node(ino) if !ino.is_trash());
+    let nodes = || State::of(store.open().as_ref()).rows.keys().filter(is_node).count();
     let before = nodes();
 
     let interrupt = Interrupt::default();
@@ -113,4 +124,51 @@ pub fn an_interrupt_ends_work_on_a_tree(factory: &Factory<'_>) {
     assert!(nodes() > before - 10, "most of it is there");
     meta.read(&GetAttr(Ino(10_000)), &never).expect("the top is there");
     meta.remove_tree(&at(1, "d"), true, &Caller::client(), &never, &|_| {}).expect("rmr");
+}
+
+/// Nobody sees it elsewhere, not even while it is removed.
+pub fn a_tree_that_got_no_name_goes_to_the_trash(factory: &Factory<'_>) {
+    let store = factory();
+    let (meta, never) = (store.format(0), Interrupt::never());
+    meta.run(create(1, "d", 10_000, FileType::Dir), &never).expect("mkdir");
+    let before = meta.read(&GetAttr(Ino(1)), &never).expect("the root");
+    let node = CloneNode {
+        source: Ino(10_000),
+        length: 0,
+        ino: Ino(10_001),
+        at: at(1, "copy"),
+        visibility: Visibility::Later,
+        preserve: true,
+        umask: 0,
+        caller: Caller::client(),
+    };
+    meta.run(node, &never).expect("clone");
+    let place = meta.run(TrashDetached { ino: Ino(10_001) }, &never).expect("to the trash");
+    assert!(place.dir.is_trash(), "{place:?}");
+    assert_eq!(meta.read(&Lookup(place.clone()), &never).expect("there").0, Ino(10_001));
+    assert_eq!(meta.read(&GetAttr(Ino(1)), &never).expect("the root"), before);
+    assert_eq!(meta.run(TrashDetached { ino: Ino(10_001) }, &never), Err(FsError::NotFound));
+    meta.remove_tree(&place, true, &Caller::client(), &never, &|_| {}).expect("rmr");
+    assert_eq!(meta.read(&GetAttr(Ino(10_001)), &never), Err(FsError::NotFound));
+}
+
+/// A restore that only rebuilds trees in the trash does not keep them from expiring.
+pub fn a_tree_rebuilt_in_the_trash_expires(factory: &Factory<'_>) {
+    let store = factory();
+    let (meta, never) = (store.format(1), Interrupt::never());
+    let caller = Caller::client;
+    meta.run(create(1, "d", 10_000, FileType::Dir), &never).expect("mkdir");
+    meta.run(create(10_000, "f", 10_001, FileType::File), &never).expect("create");
+    let unlink = Unlink { at: at(10_000, "f"), skip_trash: false, caller: caller() };
+    meta.run(unlink, &never).expect("unlink");
+    let rmdir = Rmdir { at: at(1, "d"), hint: None, skip_trash: false, caller: caller() };
+    meta.run(rmdir, &never).expect("rmdir");
+    let hour = meta.read(&GetAttr(Ino(10_000)), &never).expect("the directory").parent;
+    let from = at(hour.0, "10000-10001-f");
+    let rename = Rename { from, to: at(10_000, "f"), mode: RenameMode::Restore, caller: caller() };
+    meta.run(rename, &never).expect("restore");
+    meta.clean_trash(NOW.sec + 2 * 86_400, &never, &|_| {}).expect("the trash");
+    for ino in [hour, Ino(10_000), Ino(10_001)] {
+        assert_eq!(meta.read(&GetAttr(ino), &never), Err(FsError::NotFound), "{ino}");
+    }
 }

@@ -152,3 +152,16 @@ fn sync_works_before_and_after_commits_and_in_every_journal_mode() {
         }
     }
 }
+
+/// The last one to close the database leaves one file, which can be copied.
+#[test]
+fn the_log_goes_when_the_database_is_closed() {
+    let (dir, engine) = fresh();
+    increment(&engine).expect("increment");
+    assert_eq!(value(&engine), 1);
+    assert!(dir.path().join("volume.db-wal").exists(), "in use");
+    drop(engine);
+    let files: Vec<_> = dir.path().read_dir().expect("the directory").flatten().collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    assert_eq!(value(&open(&dir.path().join("volume.db"))), 1);
+}

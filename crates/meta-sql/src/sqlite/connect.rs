@@ -34,8 +34,10 @@ pub(crate) struct Db {
     /// The statements of all connections.
     pub(super) texts: Texts,
     pub(super) version: Version,
-    writer: Mutex<Option<Connection>>,
+    /// Closed before the writer, because the last connection copies the log to the database and
+    /// removes it, which one that only reads cannot.
     readers: Mutex<Vec<Connection>>,
+    writer: Mutex<Option<Connection>>,
 }
 
 /// The connection that writes, held.

@@ -2,10 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use sluice_data::Layout;
 use sluice_meta::{Meta, Options, engine::Engine, schema::VolumeFormat};
-use sluice_object::{ObjectStore, StoreConfig};
+use sluice_object::{ObjectError, ObjectStore, StoreConfig};
 pub(crate) use sluice_open::{VERSION, addresses, host_name, session_info};
 use sluice_types::Rng;
 use tokio::runtime::Runtime;
@@ -66,6 +66,23 @@ pub(crate) fn open_to_try(mut config: StoreConfig) -> Result<Arc<dyn ObjectStore
     config.retry.attempts = 3;
     config.retry.give_up = Duration::from_secs(20);
     Ok(sluice_object::open(&config)?)
+}
+
+/// Looks for the object that each volume has, where none of its blocks was found: a disk that is
+/// not mounted looks like an empty store.
+///
+/// # Errors
+/// If it is not there, or if that is not known.
+pub(crate) async fn find_marker(store: &dyn ObjectStore) -> Result<()> {
+    match store.head(UUID_OBJECT).await {
+        Ok(_) => Ok(()),
+        Err(ObjectError::NotFound { .. }) => {
+            bail!("there is no object of the volume, not even {UUID_OBJECT}; is its disk mounted?")
+        }
+        Err(error) => Err(error).with_context(|| {
+            format!("there is no object of the volume, and whether {UUID_OBJECT} is there is not known")
+        }),
+    }
 }
 
 /// A runtime for the few calls to an object store that a command makes itself.

@@ -58,6 +58,18 @@ fn missing_and_damaged_objects_are_told_with_their_files() {
     assert!(said.contains("is missing") && said.contains("/d/e/two"), "{said}");
     assert!(said.contains("has 5 bytes"), "{said}");
     assert!(said.contains("2 blocks missing or damaged"), "{said}");
+
+    // A disk that is not mounted.
+    let (store, away) = (volume.path("objects"), volume.path("away"));
+    fs::rename(&store, &away).expect("moved");
+    let said = fails(&["fsck", &volume.meta]);
+    assert!(said.contains("not even juicefs_uuid; is its disk mounted?"), "{said}");
+    assert!(!said.contains("is missing") && !said.contains("--writeback"), "{said}");
+    fs::rename(&away, &store).expect("moved");
+    for object in &objects {
+        let _ = fs::remove_file(object);
+    }
+    assert!(fails(&["fsck", &volume.meta]).contains("3 blocks missing or damaged"));
 }
 
 #[test]

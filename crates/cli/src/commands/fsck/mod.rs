@@ -264,6 +264,11 @@ impl Fsck {
         let objects = runtime.block_on(check.list(&|count| progress.add(count)));
         progress.finish();
         let objects = objects?;
+        if objects.count() == 0 && report.slices.count() > 0 {
+            runtime
+                .block_on(volume::find_marker(store.as_ref()))
+                .with_context(|| format!("{} cannot be checked", store.describe()))?;
+        }
         let progress = Progress::new("check objects", None);
         let add = |count| progress.add(count);
         let faults = runtime.block_on(check.compare(report.slices.all()?, &objects, &add));

@@ -1,6 +1,6 @@
 //! The two inputs of the comparison: the existing objects, and the slices to which records refer.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use futures::TryStreamExt;
 use sluice_meta::{
     engine::Scan,
@@ -17,7 +17,7 @@ use super::{
 use crate::{
     blocks::{block_of, object_record},
     progress::Progress,
-    volume::UUID_OBJECT,
+    volume,
 };
 
 /// Takes a slice by id and size, with what a record says of it.
@@ -54,24 +54,8 @@ impl Collector<'_> {
                     None => found.scanned -= 1,
                 }
             }
-            // A disk that is not mounted looks like an empty store.
             if found.scanned == 0 {
-                match self.store.head(UUID_OBJECT).await {
-                    Ok(_) => {}
-                    Err(ObjectError::NotFound { .. }) => {
-                        bail!(
-                            "there is no object of the volume, not even {UUID_OBJECT}; is its disk mounted?"
-                        )
-                    }
-                    Err(error) => {
-                        let unknown = || {
-                            format!(
-                                "there is no object of the volume, and whether {UUID_OBJECT} is there is not known"
-                            )
-                        };
-                        return Err(error).with_context(unknown);
-                    }
-                }
+                volume::find_marker(self.store.as_ref()).await?;
             }
             Ok(objects.sorted()?)
         };

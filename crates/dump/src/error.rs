@@ -26,6 +26,9 @@ pub enum DumpError {
     /// The settings cannot be understood.
     #[error("the settings of the volume cannot be read: {0}")]
     Setting(String),
+    /// The dump has no root directory.
+    #[error("the dump has no root directory, so it is not that of a whole volume; take another one")]
+    NoRoot,
     /// What is to be dumped is no directory.
     #[error("node {0} is no directory")]
     NoDirectory(Ino),

@@ -6,7 +6,7 @@ use sluice_meta::{
     engine::{Engine, Found, Read as Question},
     schema::{Counter, Key, Row, Session, VolumeFormat},
 };
-use sluice_types::Ino;
+use sluice_types::{Ino, Name};
 
 use crate::{
     DumpError, LoadOptions, binary,
@@ -17,6 +17,9 @@ use crate::{
     store::{BATCH, in_batches, stored},
     target::{finish, prepare},
 };
+
+/// KiB of the blocks that volumes can have.
+const BLOCK_SIZES: std::ops::RangeInclusive<u32> = 64..=16 << 10;
 
 /// Loads the JSON dump `input` into `engine`, which holds nothing. `progress` hears of records.
 ///
@@ -122,10 +125,23 @@ impl Rest {
     }
 }
 
-/// The settings. A volume that no client of this version could open is not loaded.
+/// The settings. A volume that no client of this version could open is not loaded, nor one whose
+/// objects would lie outside of its folder: `destroy` would delete those of others.
 fn parse(setting: &[u8]) -> Result<VolumeFormat, DumpError> {
     let parsed = VolumeFormat::parse(setting).and_then(|format| format.check().map(|()| format));
-    parsed.map_err(|error| DumpError::Setting(error.to_string()))
+    let format = parsed.map_err(|error| DumpError::Setting(error.to_string()))?;
+    let wrong = |what: String| Err(DumpError::Setting(what));
+    if Name::new(format.name.as_bytes()).is_err() {
+        return wrong(format!("{:?} is no name for a volume", format.name));
+    }
+    if format.uuid.is_empty() {
+        return wrong("the volume has no UUID".into());
+    }
+    // In KiB.
+    if !BLOCK_SIZES.contains(&format.block_size) {
+        return wrong(format!("its blocks of {} KiB are not of 64 KiB to 16 MiB", format.block_size));
+    }
+    Ok(format)
 }
 
 fn parent_of(engine: &dyn Engine, ino: Ino) -> Result<Ino, DumpError> {

@@ -15,6 +15,7 @@ use sluice_meta::{
     engine::{Commit, Engine, EngineError, Write},
     schema::{Key, Row},
 };
+use sluice_types::Name;
 
 use crate::{DumpError, LoadOptions, fetch::join, retry::retry};
 
@@ -71,6 +72,7 @@ pub(crate) fn stored(
             if rows.is_empty() {
                 return Ok(());
             }
+            rows.iter().for_each(warn_of_name);
             sender.send(rows).map_err(|_| DumpError::File(std::io::ErrorKind::BrokenPipe.into()))
         });
         drop(sender);
@@ -80,6 +82,17 @@ pub(crate) fn stored(
     match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(error) => Err(error.into()),
         None => produced,
+    }
+}
+
+/// Others may have stored a name that no program can use. What else the volume has must not be lost
+/// for it.
+fn warn_of_name(row: &Row) {
+    if let Row::Entry(dir, name, entry) = row
+        && Name::new(name).is_err()
+    {
+        let name = name.escape_ascii();
+        tracing::warn!(%dir, ino = %entry.ino, "no program can use the name \"{name}\"");
     }
 }
 

@@ -47,7 +47,14 @@ pub(crate) fn prepare(engine: &dyn Engine) -> Result<(), DumpError> {
 }
 
 /// The volume exists from now on.
+///
+/// # Errors
+/// If it has no root directory, as nobody could mount it.
 pub(crate) fn finish(engine: &dyn Engine, format: &VolumeFormat) -> Result<(), DumpError> {
+    match retry(|| engine.read(&[Read::Get(Key::Node(Ino::ROOT))]))?.into_iter().next() {
+        Some(Found::Row(Some(Row::Node(_, attr)))) if attr.is_dir() => {}
+        _ => return Err(DumpError::NoRoot),
+    }
     commit(engine, vec![Write::Put(Row::setting(format)), Write::Discard(UNDER_WAY.key())])?;
     retry(|| engine.sync())?;
     Ok(())

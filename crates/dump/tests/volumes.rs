@@ -131,6 +131,32 @@ fn a_database_that_is_in_use_is_left_alone() {
     assert_eq!(engine.records(), before);
 }
 
+/// Such a volume could be loaded, but not mounted, or `destroy` would delete what belongs to others.
+#[test]
+fn what_is_no_volume_is_refused() {
+    let whole: serde_json::Value = serde_json::from_slice(&json()).expect("JSON");
+    let refused = |change: &dyn Fn(&mut serde_json::Value)| {
+        let mut dump = whole.clone();
+        change(&mut dump);
+        let engine = MemEngine::new();
+        let refused = load_json(&engine, dump.to_string().as_bytes(), LOAD, &|_| {});
+        assert!(!engine.records().contains_key(&Key::Setting), "a volume");
+        refused.expect_err("refused").to_string()
+    };
+    for name in ["", "..", "../other", "a/b"] {
+        let why = refused(&|dump| dump["Setting"]["Name"] = name.into());
+        assert!(why.contains("is no name for a volume"), "{why}");
+    }
+    let why = refused(&|dump| dump["Setting"]["UUID"] = "".into());
+    assert!(why.contains("has no UUID"), "{why}");
+    let why = refused(&|dump| dump["Setting"]["BlockSize"] = 0.into());
+    assert!(why.contains("blocks of 0 KiB"), "{why}");
+    let why = refused(&|dump| drop(dump.as_object_mut().expect("an object").remove("FSTree")));
+    assert!(why.contains("no root directory"), "{why}");
+    let why = refused(&|dump| dump["FSTree"]["attr"]["type"] = "regular".into());
+    assert!(why.contains("the root of FSTree is no directory"), "{why}");
+}
+
 #[test]
 fn what_comes_behind_an_empty_page_is_in_use_too() {
     let engine = MemEngine::new();

@@ -32,7 +32,8 @@ pub(crate) struct Dump {
     /// Only what is below this directory, which becomes the root of the dump
     #[arg(long, value_name = "PATH", default_value = "/")]
     subdir: String,
-    /// Leave the keys of the object store in the settings
+    /// Leave the keys of the object store in the settings. The private key of an encrypted volume,
+    /// which its passphrase protects, is in each dump, as with JuiceFS
     #[arg(long)]
     keep_secret_key: bool,
     /// Threads that read, each over a connection of its own

@@ -1,4 +1,4 @@
-//! Sizes, durations and modes as people write them on a command line.
+//! Sizes, numbers, durations and modes as people write them on a command line.
 //!
 //! What must stay true: a text has the same meaning for every flag. Only the unit of a number
 //! without a unit depends on the flag.
@@ -42,6 +42,41 @@ fn size(text: &str, unit: u64) -> Result<u64, String> {
             format!("{text} is no size: write a number and K, M, G, T, P or E, such as 4M")
         }
     })
+}
+
+/// A whole number.
+pub(crate) fn number(text: &str) -> Result<u64, String> {
+    up_to(text, i64::MAX as u64)
+}
+
+/// Days, less than a hundred years.
+pub(crate) fn days(text: &str) -> Result<i64, String> {
+    up_to(text, 36_499).map(|days| days as i64)
+}
+
+/// Megabits a second.
+pub(crate) fn mbps(text: &str) -> Result<u32, String> {
+    up_to(text, u32::MAX.into()).map(|mbps| mbps as u32)
+}
+
+/// Threads that each have a connection of their own.
+pub(crate) fn threads(text: &str) -> Result<usize, String> {
+    match up_to(text, 256)? {
+        0 => Err("it must be at least 1".into()),
+        threads => Ok(threads as usize),
+    }
+}
+
+fn up_to(text: &str, most: u64) -> Result<u64, String> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!("{text} is no number: write one from 0 to {most}"));
+    }
+    if digits != text {
+        return Err("it must not be below 0".into());
+    }
+    let number = text.parse().ok().filter(|number| *number <= most);
+    number.ok_or_else(|| format!("{text} is too large: the most is {most}"))
 }
 
 /// A time such as `1h30m`, `100ms` or `1.5s`; a bare number is seconds.
@@ -96,6 +131,21 @@ mod tests {
             assert!(gib(wrong).unwrap_err().contains("is no size"), "{wrong}");
         }
         assert!(gib("7E").is_ok());
+    }
+
+    #[test]
+    fn numbers_have_limits() {
+        assert_eq!((days("0"), mbps("4294967295"), threads("256")), (Ok(0), Ok(u32::MAX), Ok(256)));
+        assert_eq!(number("9223372036854775807"), Ok(i64::MAX as u64));
+        for wrong in ["", "-", "abc", "1.5", "+1", " 1"] {
+            assert!(days(wrong).unwrap_err().ends_with("is no number: write one from 0 to 36499"), "{wrong}");
+        }
+        assert!(days("-1").unwrap_err().contains("must not be below 0"));
+        for large in ["36500", "99999999999999999999999"] {
+            assert!(days(large).unwrap_err().contains("is too large: the most is 36499"), "{large}");
+        }
+        assert!(threads("0").unwrap_err().contains("at least 1"));
+        assert!(threads("257").unwrap_err().contains("the most is 256"));
     }
 
     #[test]

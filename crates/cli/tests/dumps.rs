@@ -295,6 +295,10 @@ fn what_a_binary_dump_holds() {
     let offset = line.rsplit(['[', ',', ']']).find(|part| !part.trim().is_empty()).expect("an offset");
     says(&ok(&["load", "--stat", "--offset", offset.trim(), &binary]), &["Segment: node", "Node(#1"]);
     says(&fails(&["load", "--stat", "--offset", "3", &binary]), &["at byte 3"]);
+    let length = fs::metadata(&binary).expect("there").len();
+    let stat = |offset: u64| fails(&["load", "--stat", "--offset", &offset.to_string(), &binary]);
+    says(&stat(99_999_999), &["99999999 is beyond the end", &format!("which has {length} bytes")]);
+    says(&stat(length - 1), &["too near to the end"]);
     says(&fails(&["load", "--stat", &json]), &["no binary dump"]);
     says(&fails(&["load", "--offset", "3", "sqlite3://x", &json]), &["--stat"]);
 }

@@ -309,12 +309,12 @@ fn settings_of_other_clients_are_kept() {
     says(&refused(&["--tag", "a=b"]), &["--tier"]);
 
     assert_eq!(setting()["UserGroupQuota"], serde_json::Value::Null);
-    says(&config(&["--user-group-quota"]), &["UserGroupQuota: none -> true"]);
+    says(&config(&["--user-group-quota"]), &["UserGroupQuota: false -> true"]);
     assert_eq!(setting()["UserGroupQuota"], true);
-    config(&["--user-group-quota=false"]);
+    says(&config(&["--user-group-quota=false"]), &["UserGroupQuota: true -> false"]);
     assert_eq!(setting()["UserGroupQuota"], serde_json::Value::Null);
 
-    says(&config(&["--changelog"]), &["ChangeLog: none -> true", "ChangeLogMaxAge: none -> 7200"]);
+    says(&config(&["--changelog"]), &["ChangeLog: false -> true", "ChangeLogMaxAge: none -> 7200"]);
     config(&["--changelog-max-age", "30m", "--changelog-max-lines", "7"]);
     assert_eq!(setting()["ChangeLogMaxAge"], 1800);
     assert_eq!(setting()["ChangeLogMaxLines"], 7);
@@ -325,6 +325,30 @@ fn settings_of_other_clients_are_kept() {
         for member in ["Tiers", "KerbConf", "ChangeLogMaxAge", "ChangeLogMaxLines", "MinClientVersion"] {
             assert_eq!(read[member], setting()[member], "{member}");
         }
+    }
+}
+
+#[test]
+fn numbers_that_cannot_be_are_told() {
+    let volume = Volume::new(&[]);
+    for (flag, value, word) in [
+        ("--trash-days", "-1", "must not be below 0"),
+        ("--trash-days", "abc", "write one from 0 to 36499"),
+        ("--upload-limit", "-3", "must not be below 0"),
+        ("--download-limit", "1.5", "write one from 0 to 4294967295"),
+        ("--inodes", "-1", "must not be below 0"),
+        ("--changelog-max-lines", "-1", "must not be below 0"),
+        ("--capacity", "-1", "no size"),
+    ] {
+        let said = fails(&["config", &volume.meta, flag, value]);
+        says(&said, &[flag, word]);
+        assert!(!said.contains("tip:"), "{said}");
+    }
+    for flag in ["--trash-days", "--inodes", "--capacity"] {
+        says(&fails(&["format", &volume.meta, flag, "-1", "testvol"]), &[flag, "-1"]);
+    }
+    for command in ["dump", "load", "gc"] {
+        says(&fails(&[command, "--threads", "100000", &volume.meta]), &["--threads", "the most is 256"]);
     }
 }
 

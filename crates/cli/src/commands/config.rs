@@ -70,19 +70,19 @@ pub(crate) struct Config {
           conflicts_with_all = ["bucket", "access_key", "secret_key", "session_token"])]
     pub(super) tier: Option<u8>,
     /// Limit of each client's uploads in Mbps, 0 for none
-    #[arg(long, value_name = "MBPS")]
+    #[arg(long, value_name = "MBPS", allow_hyphen_values = true, value_parser = sizes::mbps)]
     pub(super) upload_limit: Option<u32>,
     /// Limit of each client's downloads in Mbps, 0 for none
-    #[arg(long, value_name = "MBPS")]
+    #[arg(long, value_name = "MBPS", allow_hyphen_values = true, value_parser = sizes::mbps)]
     pub(super) download_limit: Option<u32>,
     /// Limit of the volume, 0 for none; a bare number is GiB
-    #[arg(long, value_name = "SIZE", value_parser = sizes::gib)]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_parser = sizes::gib)]
     pub(super) capacity: Option<u64>,
     /// Limit of inodes, 0 for none
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = sizes::number)]
     pub(super) inodes: Option<u64>,
     /// Days that deleted files stay in the trash, 0 for no trash
-    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(i64).range(0..36500))]
+    #[arg(long, value_name = "DAYS", allow_hyphen_values = true, value_parser = sizes::days)]
     pub(super) trash_days: Option<i64>,
     /// POSIX ACLs; they cannot be switched off again
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
@@ -100,8 +100,8 @@ pub(crate) struct Config {
     #[arg(long, value_name = "TIME", value_parser = sizes::duration)]
     pub(super) changelog_max_age: Option<Duration>,
     /// How many lines of the change log are kept, 0 for all
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
-    pub(super) changelog_max_lines: Option<i64>,
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = sizes::number)]
+    pub(super) changelog_max_lines: Option<u64>,
     /// Make a new key for the cache groups of the volume. Clients that are connected stay so; the
     /// key before it is accepted until the next change
     #[arg(long)]
@@ -239,7 +239,8 @@ impl Config {
             None if begins && new.change_log_max_age == 0 => new.change_log_max_age = LOG_AGE,
             None => {}
         }
-        new.change_log_max_lines = self.changelog_max_lines.unwrap_or(new.change_log_max_lines);
+        new.change_log_max_lines =
+            self.changelog_max_lines.map_or(new.change_log_max_lines, |lines| lines as i64);
     }
 
     /// Secrets go in sealed, unless the volume holds others in clear.
@@ -428,13 +429,17 @@ pub(super) fn changes(old: &VolumeFormat, new: &VolumeFormat) -> Vec<String> {
     let (before, after) = (members(old), members(new));
     let empty = serde_json::Map::new();
     let names = before.as_object().unwrap_or(&empty).keys().chain(after.as_object().unwrap_or(&empty).keys());
-    // A member that is not there says no limit, or nothing.
-    let shown = |value: &serde_json::Value| if value.is_null() { "none".into() } else { value.to_string() };
+    // A member that is not there says false, no limit, or nothing.
+    let shown = |value: &serde_json::Value, other: &serde_json::Value| match value {
+        serde_json::Value::Null if other.is_boolean() => "false".into(),
+        serde_json::Value::Null => "none".into(),
+        value => value.to_string(),
+    };
     let (mut seen, mut changes) = (Vec::new(), Vec::new());
     for name in names {
         let (from, to) = (&before[name.as_str()], &after[name.as_str()]);
         if from != to && !seen.contains(&name) {
-            changes.push(format!("{name}: {} -> {}", shown(from), shown(to)));
+            changes.push(format!("{name}: {} -> {}", shown(from, to), shown(to, from)));
             seen.push(name);
         }
     }

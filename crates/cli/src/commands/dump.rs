@@ -10,13 +10,13 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use sluice_dump::{DumpOptions, LocalCopy, Packing, dump_binary, dump_json, is_faster_by_copy};
 use sluice_meta::{Meta, Options, engine::Engine};
 use sluice_types::Ino;
 
-use crate::{engines, progress::Progress, signals, synced_file::SyncedFile, temporary, tree};
+use crate::{engines, progress::Progress, signals, sizes, synced_file::SyncedFile, temporary, tree};
 
 /// Write the metadata of a volume to a file
 ///
@@ -36,8 +36,8 @@ pub(crate) struct Dump {
     /// which its passphrase protects, is in each dump, as with JuiceFS
     #[arg(long)]
     keep_secret_key: bool,
-    /// Threads that read, each over a connection of its own
-    #[arg(long, default_value_t = 4)]
+    /// Threads that read, at most 256, each over a connection of its own
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = sizes::threads)]
     threads: usize,
     /// Leave out the trash
     #[arg(long)]
@@ -52,7 +52,6 @@ pub(crate) struct Dump {
 
 impl Dump {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        ensure!(self.threads > 0, "--threads has to be at least 1");
         if self.fast {
             tracing::warn!("--fast has no effect: a dump is always fast and takes little memory");
         }

@@ -72,13 +72,13 @@ pub(crate) struct Format {
     #[arg(long)]
     shards: Option<u32>,
     /// Limit of the volume, 0 for none; a bare number is GiB [default: 0]
-    #[arg(long, value_name = "SIZE", value_parser = sizes::gib)]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_parser = sizes::gib)]
     capacity: Option<u64>,
     /// Limit of inodes, 0 for none [default: 0]
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true, value_parser = sizes::number)]
     inodes: Option<u64>,
     /// Days that deleted files stay in the trash, 0 for no trash [default: 1]
-    #[arg(long, value_parser = clap::value_parser!(i64).range(0..36500))]
+    #[arg(long, allow_hyphen_values = true, value_parser = sizes::days)]
     trash_days: Option<i64>,
     /// POSIX ACLs; they cannot be switched off again
     #[arg(long)]

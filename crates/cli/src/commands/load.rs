@@ -8,13 +8,14 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use clap::Args;
-use sluice_dump::{LoadOptions, Packing, binary, load_binary, load_json};
+use sluice_dump::{DumpError, LoadOptions, Packing, binary, load_binary, load_json};
+use sluice_meta::schema::Row;
 use sluice_object::crypto::{ObjectCipher, VolumeKey};
 
-use crate::{engines, progress::Progress};
+use crate::{engines, progress::Progress, sizes};
 
 /// Make a volume of a dump, in an empty database
 ///
@@ -28,8 +29,8 @@ pub(crate) struct Load {
     meta_url: String,
     /// The dump; standard input if none
     file: Option<PathBuf>,
-    /// Threads that write, each over a connection of its own
-    #[arg(long, default_value_t = 4)]
+    /// Threads that write, at most 256, each over a connection of its own
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = sizes::threads)]
     threads: usize,
     /// Load nothing: list how many records of each kind a binary dump holds
     #[arg(long)]
@@ -51,7 +52,6 @@ pub(crate) struct Load {
 
 impl Load {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        ensure!(self.threads > 0, "--threads has to be at least 1");
         let file = if self.stat { Some(PathBuf::from(&self.meta_url)) } else { self.file.clone() };
         if self.stat && self.file.is_some() {
             bail!("--stat takes the dump alone; leave out META-URL");
@@ -119,7 +119,7 @@ impl Load {
     fn show(&self, input: impl Read) -> Result<ExitCode> {
         if let Some(offset) = self.offset.filter(|offset| *offset != -1) {
             let offset = u64::try_from(offset).context("--offset is -1 or where a segment begins")?;
-            let (name, rows) = binary::segment_at(input, offset)?;
+            let (name, rows) = segment_at(input, offset)?;
             outln!("Segment: {name}");
             for row in rows {
                 outln!("{row:?}");
@@ -133,6 +133,19 @@ impl Load {
             outln!("{name:<10}| {count:<10}{at}");
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn segment_at(input: impl Read, offset: u64) -> Result<(&'static str, Vec<Row>)> {
+    const WHERE: &str = "--offset=-1 shows where segments begin";
+    match binary::segment_at(input, offset) {
+        Err(DumpError::CutOff(length)) if length < offset => {
+            bail!("--offset {offset} is beyond the end of the dump, which has {length} bytes; {WHERE}")
+        }
+        Err(DumpError::CutOff(at)) if at == offset => {
+            bail!("--offset {offset} is too near to the end of the dump for a segment; {WHERE}")
+        }
+        found => Ok(found?),
     }
 }
 

@@ -44,7 +44,7 @@ use crate::{
     findings,
     flags::{SortFlags, StoreFlags},
     progress::Progress,
-    signals, volume,
+    signals, sizes, volume,
 };
 
 /// Age below which objects are left alone, seconds, unless [`AGE_NAME`] says another.
@@ -71,8 +71,8 @@ pub(crate) struct Gc {
     /// Compact all chunks that are made of more than one slice
     #[arg(long)]
     compact: bool,
-    /// Objects deleted, and chunks compacted, at once
-    #[arg(short = 'p', long, value_name = "N", default_value_t = 10)]
+    /// Objects deleted, and chunks compacted, at once; at most 256
+    #[arg(short = 'p', long, value_name = "N", default_value_t = 10, value_parser = sizes::threads)]
     threads: usize,
     /// Store what was found in the volume, where the console shows it; --delete and --compact do so
     #[arg(long)]
@@ -146,7 +146,6 @@ pub(super) struct Collector<'a> {
 
 impl Gc {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        ensure!(self.threads > 0, "--threads has to be at least 1");
         let (begun, oldest) = (Instant::now(), SystemClock.now().sec - spared_age()?);
         let changes = self.delete || self.compact;
         let interrupt = signals::interrupt()?;

@@ -73,6 +73,11 @@ pub(crate) struct Log {
 }
 
 impl Log {
+    /// Whether to say only what went wrong.
+    pub(crate) const fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
     /// Starts logging to standard error. `RUST_LOG` overrides the flags.
     pub(crate) fn init(&self) {
         let level = match self {

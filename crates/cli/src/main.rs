@@ -60,6 +60,9 @@ fn main() -> ExitCode {
     let matches = args::Cli::command().get_matches_from(args::as_mount_helper(arguments));
     let cli = args::Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     cli.log.init();
+    if cli.log.is_quiet() {
+        output::be_quiet();
+    }
     // The volume names itself and the session when it is opened. Of the highest level, so that it
     // is there whatever is logged.
     let command = matches.subcommand_name().unwrap_or_default();

@@ -6,6 +6,7 @@ use std::{
     fmt::{self, Display},
     io::{self, ErrorKind, Write},
     process,
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 /// What a shell reports of a command that SIGPIPE ended: 128 and the signal's number.
@@ -24,6 +25,24 @@ macro_rules! outln {
 /// Prints as [`eprintln!`] does. If standard error cannot be written, the work continues.
 macro_rules! errln {
     ($($text:tt)*) => { $crate::output::complain(::std::format_args!($($text)*)) };
+}
+
+/// Prints what was done to standard output, unless only errors are wanted.
+macro_rules! doneln {
+    ($($text:tt)*) => { if !$crate::output::is_quiet() { outln!($($text)*) } };
+}
+
+/// Whether commands say only what went wrong.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// From now on, commands say only what went wrong.
+pub(crate) fn be_quiet() {
+    QUIET.store(true, Ordering::Relaxed);
+}
+
+/// Whether commands say only what went wrong, and not what was done.
+pub(crate) fn is_quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
 }
 
 pub(crate) fn complain(text: fmt::Arguments<'_>) {

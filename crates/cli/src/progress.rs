@@ -1,7 +1,7 @@
 //! Progress of long work: a bar on a terminal, plain lines elsewhere, both on standard error.
 //!
 //! What must stay true: if the output is no terminal, it gets complete lines without control
-//! characters, and at least one line.
+//! characters, and at least one line. With `--quiet` there is neither.
 
 use std::{
     fmt::Display,
@@ -12,7 +12,7 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::sizes::human;
+use crate::{output, sizes::human};
 
 /// Time between two plain lines.
 const LINE_EVERY: Duration = Duration::from_secs(5);
@@ -44,7 +44,7 @@ impl Progress {
     }
 
     fn counting(what: &'static str, total: Option<u64>, sizes: bool) -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| bar(what, total, sizes));
+        let bar = (std::io::stderr().is_terminal() && !output::is_quiet()).then(|| bar(what, total, sizes));
         let next_line = AtomicU64::new(LINE_EVERY.as_secs());
         Self { what, bar, total, sizes, done: AtomicU64::new(0), start: Instant::now(), next_line }
     }
@@ -67,6 +67,9 @@ impl Progress {
     }
 
     fn line(&self, done: u64) {
+        if output::is_quiet() {
+            return;
+        }
         match self.total {
             Some(total) if self.sizes => errln!("{}: {} of about {}", self.what, human(done), human(total)),
             Some(total) => errln!("{}: {done} of {total}", self.what),

@@ -116,6 +116,19 @@ fn a_signal_leaves_no_part_of_a_dump() {
     redis.freeze(false).expect("continued");
 }
 
+#[test]
+fn quiet_commands_say_nothing() {
+    let volume = Volume::new(&[]);
+    let [json, binary] = ["a.json", "a.bin"].map(|name| volume.path(name).display().to_string());
+    assert_eq!(ok(&["-q", "dump", &volume.meta, &json]), "");
+    assert_eq!(ok(&["dump", "--quiet", "--binary", &volume.meta, &binary]), "");
+    for (at, file) in [&json, &binary].into_iter().enumerate() {
+        let meta = url(&volume, &format!("quiet{at}.db"));
+        assert_eq!(ok(&["load", "-q", &meta, file]), "");
+        says(&fails(&["load", "-q", &meta, file]), &["not empty"]);
+    }
+}
+
 /// Each leaves a database without a volume, into which the whole dump is then loaded.
 #[test]
 fn a_dump_that_is_cut_off() {

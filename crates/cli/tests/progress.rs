@@ -8,7 +8,7 @@ use std::{
 };
 
 use sluice_testkit::fuse::no_fuse;
-use support::{Volume, sluice};
+use support::{Volume, ok, sluice};
 
 /// All that the program shows on a terminal, which `script` makes.
 fn on_a_terminal(arguments: &[&str]) -> String {
@@ -85,6 +85,9 @@ fn work_in_a_mount_shows_how_far_it_is() {
     assert!(pipe.contains("clone entries: 31"), "{pipe}");
     let (terminal, pipe) = (on_a_terminal(&["rmr", &one.1]), in_a_pipe(&["rmr", &two.1]));
     shows(&["remove entries"], &terminal, &pipe);
+    let quiet = clone("quiet");
+    assert_eq!(ok(&["-q", "clone", &quiet.0, &quiet.1]), "");
+    assert_eq!(on_a_terminal(&["-q", "rmr", &quiet.1]), "");
     assert!(pipe.contains("remove entries: 31"), "{pipe}");
     let here = path("");
     let bench = ["bench", "--big-file-size", "5M", "--block-size", "2M", "--small-file-count", "5", &here];

@@ -59,7 +59,7 @@ impl Clone {
         let cloned = Control::open(&dir)?.ask(message, progress.piece());
         let (count, time) = progress.finish();
         cloned.with_context(|| format!("cannot clone {} to {}", source.display(), destination.display()))?;
-        outln!("cloned {count} entries in {:.2} s", time.as_secs_f64());
+        doneln!("cloned {count} entries in {:.2} s", time.as_secs_f64());
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -42,7 +42,7 @@ impl Compact {
             }
         }
         let (count, time) = progress.finish();
-        outln!("looked at {count} chunks in {:.2} s", time.as_secs_f64());
+        doneln!("looked at {count} chunks in {:.2} s", time.as_secs_f64());
         Ok(code)
     }
 

@@ -16,7 +16,7 @@ use sluice_dump::{DumpOptions, LocalCopy, Packing, dump_binary, dump_json, is_fa
 use sluice_meta::{Meta, Options, engine::Engine};
 use sluice_types::Ino;
 
-use crate::{engines, progress::Progress, signals, sizes, synced_file::SyncedFile, temporary, tree};
+use crate::{engines, output, progress::Progress, signals, sizes, synced_file::SyncedFile, temporary, tree};
 
 /// Write the metadata of a volume to a file
 ///
@@ -90,7 +90,9 @@ impl Dump {
         }
         let (count, time) = progress.finish();
         let what = if self.binary { "records" } else { "entries" };
-        errln!("dumped {count} {what} in {:.2} s", time.as_secs_f64());
+        if !output::is_quiet() {
+            errln!("dumped {count} {what} in {:.2} s", time.as_secs_f64());
+        }
         Ok(ExitCode::SUCCESS)
     }
 
@@ -101,7 +103,9 @@ impl Dump {
             return Ok(None);
         }
         let folder = temporary::folder();
-        errln!("copying the metadata to {}", folder.display());
+        if !output::is_quiet() {
+            errln!("copying the metadata to {}", folder.display());
+        }
         let taken = LocalCopy::take(engine, &folder, self.keep_secret_key);
         if let Err(error) = &taken {
             tracing::warn!(

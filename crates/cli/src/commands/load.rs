@@ -93,7 +93,7 @@ impl Load {
         };
         loaded.with_context(|| format!("cannot load {name}"))?;
         let (count, time) = progress.finish();
-        outln!("loaded {count} records in {:.2} s", time.as_secs_f64());
+        doneln!("loaded {count} records in {:.2} s", time.as_secs_f64());
         Ok(ExitCode::SUCCESS)
     }
 

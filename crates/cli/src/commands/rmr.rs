@@ -49,7 +49,7 @@ impl Rmr {
             return Ok(code);
         }
         let (count, time) = progress.finish();
-        outln!("removed {count} entries in {:.2} s", time.as_secs_f64());
+        doneln!("removed {count} entries in {:.2} s", time.as_secs_f64());
         Ok(code)
     }
 

@@ -153,7 +153,7 @@ impl Warmup {
         if self.background || asked == 0 {
             progress.clear();
             if asked > 0 {
-                outln!("the mount goes on with {asked} paths in the background; its log says how that ends");
+                doneln!("the mount goes on with {asked} paths in the background; its log says how that ends");
             }
         } else {
             let (_, time) = progress.finish();
@@ -227,9 +227,9 @@ impl Warmup {
             }
             outln!("{files} files: {shown} of {all} ({}) cached, {not} not", share(cached));
         } else if self.evict {
-            outln!("evicted {shown} of {files} files in {seconds:.2} s");
+            doneln!("evicted {shown} of {files} files in {seconds:.2} s");
         } else {
-            outln!("warmed up {shown} of {files} files in {seconds:.2} s");
+            doneln!("warmed up {shown} of {files} files in {seconds:.2} s");
             if sum.silent {
                 errln!(
                     "sluice: the mount is of JuiceFS before 1.2, which does not say what it could not fetch; its log \

@@ -239,7 +239,8 @@ impl Fsck {
         never: &Interrupt,
     ) -> Result<u64> {
         let repair = Repair { finding: finding.clone(), dir_mode: self.repair_dir_mode, busy_since };
-        let done = meta.run(repair, never).with_context(|| format!("cannot repair: {finding}"))?;
+        let done =
+            meta.run(repair, never).with_context(|| format!("cannot repair: {}", printable(finding)))?;
         if done {
             outln!("repaired: {}", printable(finding));
         }

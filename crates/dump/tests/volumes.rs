@@ -131,7 +131,8 @@ fn a_database_that_is_in_use_is_left_alone() {
     assert_eq!(engine.records(), before);
 }
 
-/// Such a volume could be loaded, but not mounted, or `destroy` would delete what belongs to others.
+/// Such a volume could be loaded, but not mounted, or `destroy` would delete what belongs to
+/// others.
 #[test]
 fn what_is_no_volume_is_refused() {
     let whole: serde_json::Value = serde_json::from_slice(&json()).expect("JSON");

@@ -272,10 +272,15 @@ impl Op for TrashDetached {
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<At, Stop> {
-        view.want(&[Want::node(self.ino, Hold::Lock), Want::get(Key::Detached(self.ino), Hold::Lock)])?;
+        view.want(&[
+            Want::node(self.ino, Hold::Lock),
+            Want::get(Key::Detached(self.ino), Hold::Lock),
+            Want::get(Key::Counter(Counter::DirMoves), Hold::Lock),
+        ])?;
         let attr = rules::existing(view, self.ino, Hold::Lock)?;
         rules::require(view.get(&Key::Detached(self.ino), Hold::Lock)?.is_some(), FsError::NotFound)?;
-        // Its parent was the directory in which it would have got its name. No quota there counts it.
+        // Its parent was the directory in which it would have got its name. No quota there counts
+        // it.
         let moves = rules::counter(view, Counter::DirMoves)?;
         view.put(Row::Counter(Counter::DirMoves, moves + 1));
         let hour = trash_hour(view)?;

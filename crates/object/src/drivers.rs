@@ -81,8 +81,8 @@ impl Driver {
             && !matches!(self.name, "wasb" | "gs" | "webdav")
         {
             let (given, missing) =
-                if config.access_key.is_empty() { ("secret", "access") } else { ("access", "secret") };
-            return Err(format!("there is a {given} key but no {missing} key: give both, or neither"));
+                if config.access_key.is_empty() { ("a secret", "access") } else { ("an access", "secret") };
+            return Err(format!("there is {given} key but no {missing} key: give both, or neither"));
         }
         (self.build)(config, address)
     }

@@ -5,7 +5,7 @@ use smallvec::smallvec;
 
 use super::{
     create::Made,
-    removal::{trash_hour, trash_name},
+    removal::{make_trash, trash_hour, trash_name},
     rules,
 };
 use crate::{
@@ -276,6 +276,7 @@ impl Op for TrashDetached {
             Want::node(self.ino, Hold::Lock),
             Want::get(Key::Detached(self.ino), Hold::Lock),
             Want::get(Key::Counter(Counter::DirMoves), Hold::Lock),
+            Want::node(Ino::TRASH, Hold::None),
         ])?;
         let attr = rules::existing(view, self.ino, Hold::Lock)?;
         rules::require(view.get(&Key::Detached(self.ino), Hold::Lock)?.is_some(), FsError::NotFound)?;
@@ -283,6 +284,7 @@ impl Op for TrashDetached {
         // it.
         let moves = rules::counter(view, Counter::DirMoves)?;
         view.put(Row::Counter(Counter::DirMoves, moves + 1));
+        make_trash(view)?;
         let hour = trash_hour(view)?;
         let at = At::new(hour, trash_name(Ino::NONE, self.ino, &Name::new(b"clone")?));
         view.delete(Key::Detached(self.ino));

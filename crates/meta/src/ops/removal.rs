@@ -161,6 +161,15 @@ pub fn destroy(view: &mut View<'_>, ino: Ino, attr: &Attr) -> Option<u64> {
     }
 }
 
+/// Makes the root of the trash, if the volume has none.
+pub(super) fn make_trash(view: &mut View<'_>) -> Result<(), Stop> {
+    if view.node(Ino::TRASH, Hold::None)?.is_none() {
+        let root = Attr::new(FileType::Dir, 0o555, 0, 0, Ino::ROOT, view.now());
+        view.insert(Row::Node(Ino::TRASH, root));
+    }
+    Ok(())
+}
+
 /// The hour directory of the trash for now, made if this is the first deletion of the hour. It
 /// needs no lane and no guard: nobody removes the hour that is ([`check_hour`]).
 pub(super) fn trash_hour(view: &mut View<'_>) -> Result<Ino, Stop> {

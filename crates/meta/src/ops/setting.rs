@@ -1,9 +1,9 @@
 //! Setting: changes the settings of the volume.
 
-use sluice_types::{Attr, FileType, FsError, Ino};
+use sluice_types::{FsError, Ino};
 use smallvec::smallvec;
 
-use super::rules;
+use super::{removal::make_trash, rules};
 use crate::{
     engine::{Hold, Write},
     op::{ConflictKey, ConflictKeys, Op},
@@ -41,9 +41,8 @@ impl Op for ChangeSetting {
             if let Some(Row::Setting(json)) = &current { VolumeFormat::parse(json).ok() } else { None };
         rules::require(current.as_ref() == Some(&self.old), FsError::Again)?;
         view.put(Row::setting(&self.new));
-        if self.new.trash_days > 0 && view.node(Ino::TRASH, Hold::None)?.is_none() {
-            let root = Attr::new(FileType::Dir, 0o555, 0, 0, Ino::ROOT, view.now());
-            view.insert(Row::Node(Ino::TRASH, root));
+        if self.new.trash_days > 0 {
+            make_trash(view)?;
         }
         Ok(())
     }

@@ -14,9 +14,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
-use sluice_types::Ino;
-
-use crate::output::printable;
+use sluice_types::{Ino, printable};
 
 /// Remove a tree.
 pub(crate) const RMR: u32 = 1002;

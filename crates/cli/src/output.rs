@@ -3,7 +3,7 @@
 //! What must stay true: a closed pipe, as with `head`, ends the command quietly.
 
 use std::{
-    fmt::{self, Display},
+    fmt,
     io::{self, ErrorKind, Write},
     process,
     sync::atomic::{AtomicBool, Ordering},
@@ -59,24 +59,6 @@ pub(crate) fn write_line(text: fmt::Arguments<'_>) {
     check(out.write_fmt(text).and_then(|()| out.write_all(b"\n")));
 }
 
-/// Text with names in it, as people see it: control characters are escaped, so that no name begins
-/// a line or moves a cursor.
-pub(crate) fn printable(text: impl Display) -> String {
-    let text = text.to_string();
-    if !text.contains(char::is_control) {
-        return text;
-    }
-    let mut shown = String::with_capacity(text.len() + 8);
-    for char in text.chars() {
-        if char.is_control() {
-            shown.extend(char.escape_default());
-        } else {
-            shown.push(char);
-        }
-    }
-    shown
-}
-
 /// Ends the program if its output is closed or cannot be written.
 fn check(written: io::Result<()>) {
     let Err(error) = written else { return };
@@ -86,15 +68,4 @@ fn check(written: io::Result<()>) {
     // Standard error may be gone, too.
     let _ = writeln!(io::stderr(), "sluice: cannot write to standard output: {error}");
     process::exit(1);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::printable;
-
-    #[test]
-    fn a_name_neither_begins_a_line_nor_moves_the_cursor() {
-        assert_eq!(printable("/ä \\n"), "/ä \\n");
-        assert_eq!(printable("a\nerror: b\r\u{1b}[2J\u{9b}"), "a\\nerror: b\\r\\u{1b}[2J\\u{9b}");
-    }
 }

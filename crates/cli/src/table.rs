@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use crate::output::printable;
+use sluice_types::printable;
 
 /// Prints rows under a head, numbers to the right; columns in `left` stand to the left.
 pub(crate) fn print(rows: &[Vec<String>], left: &[usize]) {

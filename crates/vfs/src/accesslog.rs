@@ -15,7 +15,7 @@ use std::{
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 
-use crate::printable::printable;
+use sluice_types::printable;
 
 /// Lines kept for a reader.
 const MAX_LINES: usize = 10_240;

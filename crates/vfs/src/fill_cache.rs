@@ -25,10 +25,10 @@ use sluice_meta::{
     },
     schema::Row,
 };
-use sluice_types::{Access, Attr, CHUNK_SIZE, FileType, FsError, FsResult, Ino, Name};
+use sluice_types::{Access, Attr, CHUNK_SIZE, FileType, FsError, FsResult, Ino, Name, printable};
 
 use crate::control::{Answer, Asker, requests::CacheAction};
-use crate::{printable::printable, vfs::Vfs, work::work_off};
+use crate::{vfs::Vfs, work::work_off};
 
 /// Most threads of one request.
 const MAX_THREADS: usize = 64;
@@ -360,7 +360,7 @@ impl Filling<'_> {
         let is_named = failures.named.len() < MAX_NAMED;
         drop(failures);
         if is_named {
-            let text = format!("{}: {error}", printable(&name()));
+            let text = format!("{}: {error}", printable(name()));
             tracing::warn!("{}: {text}", self.action.name());
             let mut failures = self.counts.failures.lock();
             if failures.named.len() < MAX_NAMED {

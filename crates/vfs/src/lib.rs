@@ -35,7 +35,6 @@ mod observed;
 mod open;
 mod paths;
 mod prefetch;
-mod printable;
 mod readdir;
 mod replay;
 mod restore;

@@ -9,11 +9,10 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::Deserialize;
-use sluice_types::CHUNK_SIZE;
+use sluice_types::{CHUNK_SIZE, printable};
 
 use crate::{
     control::{self, Control, Denied, Message},
-    output::printable,
     progress::Progress,
     sizes, table,
 };

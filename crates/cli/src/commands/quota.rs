@@ -17,9 +17,9 @@ use sluice_meta::{
     quota::{Counting, Usage},
     schema::{Quota, QuotaKey},
 };
-use sluice_types::{FsError, FsResult, Ino};
+use sluice_types::{FsError, FsResult, Ino, printable};
 
-use crate::{output::printable, progress::Progress, sizes, table, tree, volume};
+use crate::{progress::Progress, sizes, table, tree, volume};
 
 /// Limit what directories, users and groups use
 ///

@@ -17,12 +17,11 @@ use sluice_meta::{
     check::{Finding, Repair, Report, Severity},
     sort::SortSpace,
 };
-use sluice_types::{Clock, SystemClock, Time};
+use sluice_types::{Clock, SystemClock, Time, printable};
 
 use crate::{
     engines, findings,
     flags::{SortFlags, StoreFlags},
-    output::printable,
     progress::Progress,
     sizes, tree, volume,
 };

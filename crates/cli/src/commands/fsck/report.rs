@@ -8,10 +8,10 @@ use anyhow::Result;
 use rustc_hash::FxHashMap;
 use sluice_data::Layout;
 use sluice_meta::{Meta, sort::SortSpace};
-use sluice_types::{FsResult, Ino, Interrupt};
+use sluice_types::{FsResult, Ino, Interrupt, printable};
 
 use super::objects::{Fault, Faults};
-use crate::{blocks::needs, output::printable};
+use crate::blocks::needs;
 
 /// Files that are reported by their path; finding it takes a walk.
 const MOST_PATHS: usize = 100;

@@ -158,7 +158,9 @@ impl Pass<'_> {
     fn end(&self, of: &Seen, candidates: &mut Candidates) -> FsResult<()> {
         let (dir, counted) = (of.dir, of.counted);
         let Some((nlink, named, in_trash)) = of.node else {
-            return if counted.inodes > 0 { self.without_dir(dir, candidates) } else { Ok(()) };
+            // A missing root is a finding of its own.
+            let reported = counted.inodes == 0 || dir == Ino::ROOT;
+            return if reported { Ok(()) } else { self.without_dir(dir, candidates) };
         };
         let links = Counted { stored: i64::from(nlink), counted: 2 + of.subdirs };
         if links.stored != links.counted && (dir == Ino::ROOT || named && !dir.is_trash()) {

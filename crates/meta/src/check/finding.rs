@@ -41,6 +41,17 @@ pub enum Finding {
         /// Which, and why.
         reason: String,
     },
+    /// The volume has no root directory, so nobody can mount it.
+    NoRoot,
+    /// A name that no program can use, such as `a/b`. [`Name::new`] refuses it.
+    UnusableName {
+        /// Directory of the entry.
+        dir: Ino,
+        /// Its name.
+        name: Name,
+        /// What it stands for.
+        ino: Ino,
+    },
     /// A name stands for a node that does not exist.
     EntryWithoutNode {
         /// Directory of the entry.
@@ -193,7 +204,10 @@ impl Finding {
     /// The inode it is about, if it is about one.
     pub const fn ino(&self) -> Option<Ino> {
         Some(match self {
-            Self::EntryWithoutNode { dir, .. } | Self::Kind { dir, .. } | Self::Usage { dir, .. } => *dir,
+            Self::EntryWithoutNode { dir, .. }
+            | Self::UnusableName { dir, .. }
+            | Self::Kind { dir, .. }
+            | Self::Usage { dir, .. } => *dir,
             Self::NodeWithoutEntry { ino, .. }
             | Self::SeveralNames { ino, .. }
             | Self::Links { ino, .. }
@@ -214,6 +228,14 @@ impl fmt::Display for Finding {
         match self {
             Self::Unreadable { reason } => {
                 write!(f, "{reason}; put it back from a backup, or delete it, and check again")
+            }
+            Self::NoRoot => write!(f, "the volume has no root directory, so nobody can mount it"),
+            Self::UnusableName { dir, name, ino } => {
+                let name = name.escape_ascii();
+                write!(
+                    f,
+                    "entry \"{name}\" (inode {ino}) in directory {dir} has a name that no program can use"
+                )
             }
             Self::EntryWithoutNode { dir, name, ino, .. } => {
                 write!(

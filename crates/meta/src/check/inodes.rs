@@ -30,6 +30,8 @@ pub(super) struct Totals {
     pub(super) accounted: i64,
     /// The highest inode outside the trash.
     pub(super) last: u64,
+    /// Whether there is a root.
+    has_root: bool,
 }
 
 /// What was found besides faults.
@@ -62,6 +64,9 @@ pub(super) fn compare(
     }
     pass.end(of)?;
     let Pass { mut found, lookups, candidates } = pass;
+    if !found.totals.has_root {
+        candidates.add(&Finding::NoRoot)?;
+    }
     lookups.finish(candidates)?;
     found.dirs.complete()?;
     Ok(found)
@@ -103,8 +108,8 @@ impl Pass<'_> {
         Ok(())
     }
 
-    fn entry(&mut self, of: &mut Seen, dir: Ino, kind: u8, name: &[u8]) -> FsResult<()> {
-        let (ino, name) = (of.ino, || Name::stored(name));
+    fn entry(&mut self, of: &mut Seen, dir: Ino, kind: u8, bytes: &[u8]) -> FsResult<()> {
+        let (ino, name) = (of.ino, || Name::stored(bytes));
         let kind = FileType::from_code(kind)
             .ok_or_else(|| FsError::io("an entry cannot be read back from the disk"))?;
         let Some(node) = of.node else {
@@ -113,6 +118,9 @@ impl Pass<'_> {
         };
         if node.kind != kind {
             self.candidates.add(&Finding::Kind { dir, name: name(), ino, kind: node.kind })?;
+        }
+        if Name::new(bytes).is_err() {
+            self.candidates.add(&Finding::UnusableName { dir, name: name(), ino })?;
         }
         of.names += 1;
         of.named_in = dir;
@@ -139,6 +147,7 @@ impl Pass<'_> {
             totals.space += align4k(node.length);
             totals.accounted += 1;
         }
+        totals.has_root |= ino == Ino::ROOT;
         if !ino.is_trash() {
             totals.last = totals.last.max(ino.0);
         }

@@ -25,26 +25,28 @@ pub(super) fn encode(finding: &Finding) -> Vec<u8> {
     // The kind, the numbers and the text. Kinds are in the order of reports and repairs.
     let (kind, numbers, text): (u8, Vec<u64>, &[u8]) = match finding {
         Finding::Unreadable { reason } => (UNREADABLE, vec![], reason.as_bytes()),
-        Finding::EntryWithoutNode { dir, name, ino, kind } => (1, vec![dir.0, ino.0, *kind as u64], name),
-        Finding::EntryWithoutDir { dir, name, ino } => (2, vec![dir.0, ino.0], name),
-        Finding::Kind { dir, name, ino, kind } => (3, vec![dir.0, ino.0, *kind as u64], name),
-        Finding::NodeWithoutEntry { ino, kind } => (4, vec![ino.0, *kind as u64], none),
-        Finding::SeveralNames { ino, names } => (5, vec![ino.0, u64::from(*names)], none),
-        Finding::Links { ino, links } => (6, [&[ino.0], &both(links)[..]].concat(), none),
-        Finding::Parent { ino, stored, found } => (7, vec![ino.0, stored.0, found.0], none),
-        Finding::Unreachable { ino } => (8, vec![ino.0], none),
-        Finding::Parents { ino, dir, names } => (9, [&[ino.0, dir.0], &both(names)[..]].concat(), none),
-        Finding::SymlinkWithoutTarget { ino } => (10, vec![ino.0], none),
-        Finding::ChunkWithoutFile { ino, index } => (11, vec![ino.0, u64::from(*index)], none),
+        Finding::NoRoot => (1, vec![], none),
+        Finding::EntryWithoutNode { dir, name, ino, kind } => (2, vec![dir.0, ino.0, *kind as u64], name),
+        Finding::EntryWithoutDir { dir, name, ino } => (3, vec![dir.0, ino.0], name),
+        Finding::Kind { dir, name, ino, kind } => (4, vec![dir.0, ino.0, *kind as u64], name),
+        Finding::UnusableName { dir, name, ino } => (5, vec![dir.0, ino.0], name),
+        Finding::NodeWithoutEntry { ino, kind } => (6, vec![ino.0, *kind as u64], none),
+        Finding::SeveralNames { ino, names } => (7, vec![ino.0, u64::from(*names)], none),
+        Finding::Links { ino, links } => (8, [&[ino.0], &both(links)[..]].concat(), none),
+        Finding::Parent { ino, stored, found } => (9, vec![ino.0, stored.0, found.0], none),
+        Finding::Unreachable { ino } => (10, vec![ino.0], none),
+        Finding::Parents { ino, dir, names } => (11, [&[ino.0, dir.0], &both(names)[..]].concat(), none),
+        Finding::SymlinkWithoutTarget { ino } => (12, vec![ino.0], none),
+        Finding::ChunkWithoutFile { ino, index } => (13, vec![ino.0, u64::from(*index)], none),
         Finding::References { id, size, references } => {
-            (12, [&[*id, u64::from(*size)], &both(references)[..]].concat(), none)
+            (14, [&[*id, u64::from(*size)], &both(references)[..]].concat(), none)
         }
-        Finding::NextNumber { counter, next } => (13, both(next).to_vec(), counter.name().as_bytes()),
-        Finding::Total { counter, total } => (14, both(total).to_vec(), counter.name().as_bytes()),
+        Finding::NextNumber { counter, next } => (15, both(next).to_vec(), counter.name().as_bytes()),
+        Finding::Total { counter, total } => (16, both(total).to_vec(), counter.name().as_bytes()),
         Finding::Usage { dir, stored, counted } => {
             let held = |stat: &DirStat| [stat.length, stat.space, stat.inodes].map(|number| number as u64);
             let stored = stored.as_ref().map_or(Vec::new(), |stored| held(stored).to_vec());
-            (15, [&[dir.0], &held(counted)[..], &stored].concat(), none)
+            (17, [&[dir.0], &held(counted)[..], &stored].concat(), none)
         }
     };
     let mut record = vec![finding.severity() as u8, kind, numbers.len() as u8];
@@ -68,21 +70,23 @@ pub(super) fn decode(record: &[u8]) -> Option<Finding> {
     let name = || Name::stored(text);
     Some(match kind {
         UNREADABLE => Finding::Unreadable { reason: String::from_utf8_lossy(text).into_owned() },
-        1 => Finding::EntryWithoutNode { dir: ino(0), name: name(), ino: ino(1), kind: file_type(2)? },
-        2 => Finding::EntryWithoutDir { dir: ino(0), name: name(), ino: ino(1) },
-        3 => Finding::Kind { dir: ino(0), name: name(), ino: ino(1), kind: file_type(2)? },
-        4 => Finding::NodeWithoutEntry { ino: ino(0), kind: file_type(1)? },
-        5 => Finding::SeveralNames { ino: ino(0), names: n(1) as u32 },
-        6 => Finding::Links { ino: ino(0), links: both(1) },
-        7 => Finding::Parent { ino: ino(0), stored: ino(1), found: ino(2) },
-        8 => Finding::Unreachable { ino: ino(0) },
-        9 => Finding::Parents { ino: ino(0), dir: ino(1), names: both(2) },
-        10 => Finding::SymlinkWithoutTarget { ino: ino(0) },
-        11 => Finding::ChunkWithoutFile { ino: ino(0), index: n(1) as u32 },
-        12 => Finding::References { id: n(0), size: n(1) as u32, references: both(2) },
-        13 => Finding::NextNumber { counter: counter()?, next: both(0) },
-        14 => Finding::Total { counter: counter()?, total: both(0) },
-        15 => Finding::Usage { dir: ino(0), stored: (count > 4).then(|| held(4)), counted: held(1) },
+        1 => Finding::NoRoot,
+        2 => Finding::EntryWithoutNode { dir: ino(0), name: name(), ino: ino(1), kind: file_type(2)? },
+        3 => Finding::EntryWithoutDir { dir: ino(0), name: name(), ino: ino(1) },
+        4 => Finding::Kind { dir: ino(0), name: name(), ino: ino(1), kind: file_type(2)? },
+        5 => Finding::UnusableName { dir: ino(0), name: name(), ino: ino(1) },
+        6 => Finding::NodeWithoutEntry { ino: ino(0), kind: file_type(1)? },
+        7 => Finding::SeveralNames { ino: ino(0), names: n(1) as u32 },
+        8 => Finding::Links { ino: ino(0), links: both(1) },
+        9 => Finding::Parent { ino: ino(0), stored: ino(1), found: ino(2) },
+        10 => Finding::Unreachable { ino: ino(0) },
+        11 => Finding::Parents { ino: ino(0), dir: ino(1), names: both(2) },
+        12 => Finding::SymlinkWithoutTarget { ino: ino(0) },
+        13 => Finding::ChunkWithoutFile { ino: ino(0), index: n(1) as u32 },
+        14 => Finding::References { id: n(0), size: n(1) as u32, references: both(2) },
+        15 => Finding::NextNumber { counter: counter()?, next: both(0) },
+        16 => Finding::Total { counter: counter()?, total: both(0) },
+        17 => Finding::Usage { dir: ino(0), stored: (count > 4).then(|| held(4)), counted: held(1) },
         _ => return None,
     })
 }
@@ -99,9 +103,11 @@ mod tests {
         let held = DirStat { length: -5, space: 4096, inodes: 2 };
         let findings = [
             Finding::Unreadable { reason: "why".into() },
+            Finding::NoRoot,
             Finding::EntryWithoutNode { dir, name: name(), ino, kind },
             Finding::EntryWithoutDir { dir, name: name(), ino },
             Finding::Kind { dir, name: name(), ino, kind },
+            Finding::UnusableName { dir, name: name(), ino },
             Finding::NodeWithoutEntry { ino, kind },
             Finding::SeveralNames { ino, names: 2 },
             Finding::Links { ino, links },

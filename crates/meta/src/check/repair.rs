@@ -41,6 +41,8 @@ impl Op for Repair {
 
     fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {
         match &self.finding {
+            Finding::NoRoot => self.make_dir(view, Ino::ROOT, Ino::ROOT),
+            Finding::UnusableName { dir, name, ino } => rename_unusable(view, *dir, name, *ino),
             Finding::EntryWithoutNode { dir, name, ino, kind } => self.entry(view, *dir, name, *ino, *kind),
             Finding::EntryWithoutDir { dir, .. } => self.make_dir(view, *dir, Ino::ROOT),
             Finding::Kind { dir, name, ino, kind } => kind_of(view, *dir, name, *ino, *kind),
@@ -193,9 +195,34 @@ fn kind_of(view: &mut View<'_>, dir: Ino, name: &Name, ino: Ino, kind: FileType)
     Ok(true)
 }
 
+/// The name that a repair gives to a node.
+fn repaired_name(ino: Ino) -> Result<Name, Stop> {
+    Name::new(format!("lost+found.{ino}").as_bytes()).map_err(Stop::Fail)
+}
+
+/// Replaces a name that no program can use, in the same directory.
+fn rename_unusable(view: &mut View<'_>, dir: Ino, unusable: &Name, ino: Ino) -> Result<bool, Stop> {
+    let name = repaired_name(ino)?;
+    let (from, to) = (Key::Entry(dir, unusable.clone()), Key::Entry(dir, name.clone()));
+    view.want(&[
+        Want::node(dir, Hold::Guard),
+        Want::get(from.clone(), Hold::Lock),
+        Want::get(to, Hold::None),
+    ])?;
+    let entry = view.entry(dir, unusable, Hold::Lock)?;
+    let Some(entry) = entry.filter(|entry| entry.ino == ino) else { return Ok(false) };
+    if view.node(dir, Hold::Guard)?.is_none() || view.entry(dir, &name, Hold::None)?.is_some() {
+        return Ok(false);
+    }
+    view.delete(from);
+    view.insert(Row::Entry(dir, name, entry));
+    view.write(Write::Bump { ino: dir, nlink: 0, time: Some(view.now()) });
+    Ok(true)
+}
+
 /// Gives a node without a name one in the root.
 fn give_name(view: &mut View<'_>, ino: Ino) -> Result<bool, Stop> {
-    let name = Name::new(format!("lost+found.{ino}").as_bytes()).map_err(Stop::Fail)?;
+    let name = repaired_name(ino)?;
     view.want(&[
         Want::node(Ino::ROOT, Hold::Guard),
         Want::node(ino, Hold::Lock),

@@ -82,6 +82,9 @@ fn check_dir(
                 Row::Node(ino, node) => {
                     let Some((to, name)) = entry.take() else { continue };
                     inodes += 1;
+                    if Name::new(&name).is_err() {
+                        candidates.add(&Finding::UnusableName { dir, name: name.clone(), ino })?;
+                    }
                     if to.kind != node.kind {
                         candidates.add(&Finding::Kind { dir, name, ino, kind: node.kind })?;
                     }

@@ -13,11 +13,11 @@ use sluice_meta::{
         setattr::{Changes, SetAttr},
         unlink::Unlink,
     },
-    schema::{AclEntry, AclRule, Counter, Key, Row},
+    schema::{AclEntry, AclRule, Counter, Entry, Key, Row},
     sort::SortSpace,
 };
 use sluice_testkit::operations::{at, create};
-use sluice_types::{AttrFlags, Caller, FileType, FsError, FsResult, Ino, ManualClock, Time};
+use sluice_types::{AttrFlags, Caller, FileType, FsError, FsResult, Ino, ManualClock, Name, Time};
 
 /// A store whose blocks all can be deleted.
 struct Deletes;
@@ -105,4 +105,61 @@ fn a_total_that_two_repair_is_repaired_once() {
     let stored = engine.read(&counters.map(|counter| Read::Get(Key::Counter(counter)))).unwrap();
     let is = |counter, value| Found::Row(Some(Row::Counter(counter, value)));
     assert_eq!(stored, [is(Counter::TotalInodes, 1), is(Counter::NextInode, 11)]);
+}
+
+/// What a check of the whole volume finds, without counters: these tests choose their own inodes.
+fn findings(meta: &Meta) -> Vec<Finding> {
+    let report = meta.check(false, &SortSpace::default(), &Interrupt::never(), &|_| {}).unwrap();
+    let all = report.findings.all().unwrap().map(Result::unwrap);
+    all.filter(|finding| !matches!(finding, Finding::NextNumber { .. })).collect()
+}
+
+#[test]
+fn a_missing_root_is_found_and_made_again() {
+    let (store, never) = (crate::fresh(), Interrupt::never());
+    let meta = store.format(0);
+    meta.run(create(1, "f", 10, FileType::File), &never).unwrap();
+    let writes = vec![Write::Delete(Key::Node(Ino::ROOT))];
+    store.open().commit(&Commit { writes, ..Commit::default() }).unwrap();
+    let (found, meta) = (findings(&meta), store.client());
+    assert_eq!(found, [Finding::NoRoot]);
+    let repair = Repair { finding: Finding::NoRoot, dir_mode: 0o755, busy_since: None };
+    assert_eq!(meta.run(repair.clone(), &never), Ok(true));
+    assert_eq!(meta.run(repair, &never), Ok(false), "there is one now");
+    assert_eq!(findings(&meta), []);
+    assert_eq!(meta.read(&Lookup(at(1, "f")), &never).unwrap().0, Ino(10));
+}
+
+#[test]
+fn names_that_no_program_can_use_are_found_and_replaced() {
+    let (store, never) = (crate::fresh(), Interrupt::never());
+    let meta = store.format(0);
+    meta.run(create(1, "d", 10, FileType::Dir), &never).unwrap();
+    let unusable: [&[u8]; 4] = [b"a/b", b"..", b"", b"c\0d"];
+    let mut expected = Vec::new();
+    for (name, n) in unusable.into_iter().zip(20..) {
+        meta.run(create(10, &n.to_string(), n, FileType::File), &never).unwrap();
+        let usable = Name::new(n.to_string().as_bytes()).unwrap();
+        let (dir, name, ino) = (Ino(10), Name::stored(name), Ino(n));
+        let writes = vec![
+            Write::Delete(Key::Entry(dir, usable)),
+            Write::Insert(Row::Entry(dir, name.clone(), Entry { kind: FileType::File, ino })),
+        ];
+        store.open().commit(&Commit { writes, ..Commit::default() }).unwrap();
+        expected.push(Finding::UnusableName { dir, name, ino });
+    }
+    let meta = store.client();
+    assert_eq!(findings(&meta), expected);
+    let below = meta.check_tree(Ino::ROOT, true, &SortSpace::default(), &never, &|_| {}).unwrap();
+    let below: Vec<Finding> = below.findings.all().unwrap().map(Result::unwrap).collect();
+    assert!(expected.iter().all(|finding| below.contains(finding)), "{below:?}");
+    for finding in expected {
+        let repair = Repair { finding, dir_mode: 0o755, busy_since: None };
+        assert_eq!(meta.run(repair.clone(), &never), Ok(true));
+        assert_eq!(meta.run(repair, &never), Ok(false), "it was replaced");
+    }
+    assert_eq!(findings(&meta), []);
+    for ino in 20..24 {
+        assert_eq!(meta.read(&Lookup(at(10, &format!("lost+found.{ino}"))), &never).unwrap().0, Ino(ino));
+    }
 }

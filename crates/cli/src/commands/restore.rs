@@ -19,6 +19,7 @@ use sluice_meta::{
     op::At,
     ops::{
         lookup::Lookup,
+        removal::trash_origin,
         rename::{Rename, RenameMode},
     },
     schema::Row,
@@ -178,10 +179,8 @@ fn dirs_in(meta: &Meta, dir: Ino, interrupt: &Interrupt) -> FsResult<Vec<Ino>> {
 
 /// Where an entry of the trash was, if its name says it.
 fn origin(name: &Name) -> Option<At> {
-    let mut parts = name.splitn(3, |byte| *byte == b'-');
-    let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse::<u64>().ok();
-    let (parent, _) = (number()?, number()?);
-    Some(At::new(Ino(parent), Name::new(parts.next()?).ok()?))
+    let (dir, name) = trash_origin(name)?;
+    Some(At::new(dir, Name::new(name).ok()?))
 }
 
 impl Hour<'_> {
@@ -297,15 +296,5 @@ mod tests {
         assert_eq!(met, [(1, true), (0, true)]);
         assert_eq!(side_by_side(&[1, 2, 3], 1, |item| item * 2), [2, 4, 6]);
         assert_eq!(side_by_side(&[0; 0], 9, |item| *item), [0; 0]);
-    }
-
-    #[test]
-    fn names_in_the_trash_say_where_a_file_was() {
-        let origin = |name: &[u8]| origin(&Name::stored(name)).map(|at| (at.dir.0, at.name.to_vec()));
-        assert_eq!(origin(b"1-2-a-b-c"), Some((1, b"a-b-c".to_vec())));
-        assert_eq!(origin(b"12-345-\xff"), Some((12, b"\xff".to_vec())));
-        for wrong in [&b"1-2"[..], b"1-2-", b"x-2-a", b"1-y-a", b"a", b"1--a", b"-1-2-a"] {
-            assert_eq!(origin(wrong), None, "{}", wrong.escape_ascii());
-        }
     }
 }

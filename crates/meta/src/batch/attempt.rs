@@ -37,11 +37,13 @@ const MAX_TRIPS: usize = 10_000;
 const MANY: usize = 64;
 
 impl Batcher {
-    /// Runs a batch on cached records if possible, else on those of the engine. `again` says that
-    /// it had a conflict before.
+    /// Runs a batch on cached records if possible, else on those of the engine. A commit compares
+    /// the cached records; reads alone have none, so they need those of the engine. `again` says
+    /// that the batch had a conflict before.
     pub(super) fn attempt(&self, lane: u16, group: &[Arc<AnyQueuedOp>], again: bool) -> Result<(), Failed> {
         if let Some(record_cache) = &self.env.record_cache
             && self.env.starts_from_cache
+            && !self.reads
             && !again
         {
             match self.attempt_on(lane, group, Some(record_cache), again) {

@@ -11,7 +11,11 @@ use crate::{
     change_log::Line,
     engine::{Hold, Write},
     op::{ConflictKey, ConflictKeys, Op},
-    ops::{compact::release, rules},
+    ops::{
+        compact::release,
+        removal::{trash_name, trash_origin},
+        rules,
+    },
     schema::{Entry, Key, Row},
     view::{Stop, View},
     want::Want,
@@ -200,9 +204,15 @@ fn repaired_name(ino: Ino) -> Result<Name, Stop> {
     Name::new(format!("lost+found.{ino}").as_bytes()).map_err(Stop::Fail)
 }
 
-/// Replaces a name that no program can use, in the same directory.
+/// Replaces a name that no program can use, in the same directory. In the trash, the new name still
+/// says where the file was.
 fn rename_unusable(view: &mut View<'_>, dir: Ino, unusable: &Name, ino: Ino) -> Result<bool, Stop> {
-    let name = repaired_name(ino)?;
+    let mut name = repaired_name(ino)?;
+    if dir.is_trash()
+        && let Some((origin, _)) = trash_origin(unusable)
+    {
+        name = trash_name(origin, ino, &name);
+    }
     let (from, to) = (Key::Entry(dir, unusable.clone()), Key::Entry(dir, name.clone()));
     view.want(&[
         Want::node(dir, Hold::Guard),

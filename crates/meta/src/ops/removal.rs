@@ -224,11 +224,20 @@ pub fn hour_name(time: Time) -> String {
 }
 
 /// Name in the trash: where it was and what it was, cut to the longest name there may be.
-pub(super) fn trash_name(dir: Ino, ino: Ino, name: &Name) -> Name {
+pub(crate) fn trash_name(dir: Ino, ino: Ino, name: &Name) -> Name {
     let mut bytes = format!("{dir}-{ino}-").into_bytes();
     bytes.extend_from_slice(name);
     bytes.truncate(sluice_types::MAX_NAME);
     Name::stored(&bytes)
+}
+
+/// Where an entry of the trash was and what it was called, by its name in the trash. `None` if the
+/// name does not say it.
+pub fn trash_origin(name: &Name) -> Option<(Ino, &[u8])> {
+    let mut parts = name.splitn(3, |byte| *byte == b'-');
+    let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse::<u64>().ok();
+    let (dir, _) = (number()?, number()?);
+    Some((Ino(dir), parts.next()?))
 }
 
 /// Fails if a node may not lose a name.
@@ -261,5 +270,17 @@ mod tests {
         let name = trash_name(Ino(7), Ino(99), &long);
         assert_eq!(name.len(), 255);
         assert!(name.starts_with(b"7-99-xxx"));
+    }
+
+    #[test]
+    fn names_in_the_trash_say_where_a_file_was() {
+        let origin =
+            |name: &[u8]| trash_origin(&Name::stored(name)).map(|(dir, name)| (dir.0, name.to_vec()));
+        assert_eq!(origin(b"1-2-a-b-c"), Some((1, b"a-b-c".to_vec())));
+        assert_eq!(origin(b"12-345-\xff"), Some((12, b"\xff".to_vec())));
+        assert_eq!(origin(b"1-2-"), Some((1, b"".to_vec())));
+        for wrong in [&b"1-2"[..], b"x-2-a", b"1-y-a", b"a", b"1--a", b"-1-2-a"] {
+            assert_eq!(origin(wrong), None, "{}", wrong.escape_ascii());
+        }
     }
 }

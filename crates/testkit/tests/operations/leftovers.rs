@@ -163,3 +163,33 @@ fn names_that_no_program_can_use_are_found_and_replaced() {
         assert_eq!(meta.read(&Lookup(at(10, &format!("lost+found.{ino}"))), &never).unwrap().0, Ino(ino));
     }
 }
+
+#[test]
+fn an_unusable_name_in_the_trash_is_replaced_by_one_that_still_says_where_the_file_was() {
+    let (store, never) = (crate::fresh(), Interrupt::never());
+    let meta = store.format(1);
+    meta.run(create(1, "d", 10, FileType::Dir), &never).unwrap();
+    meta.run(create(10, "f", 20, FileType::File), &never).unwrap();
+    meta.run(Unlink { at: at(10, "f"), skip_trash: false, caller: Caller::client() }, &never).unwrap();
+    let names = |dir| {
+        let rows = store.open().scan(Scan::Entries { dir, nodes: false }, None, 100).unwrap().rows;
+        let entries = rows.into_iter().map(|row| match row {
+            Row::Entry(_, name, entry) => (name, entry),
+            other => panic!("{other:?} is no entry"),
+        });
+        entries.collect::<Vec<_>>()
+    };
+    let hour = names(Ino::TRASH)[0].1.ino;
+    let (stored, entry) = names(hour).remove(0);
+    assert_eq!(stored.as_ref(), b"10-20-f");
+    let name = Name::stored(b"10-20-a/b");
+    let writes =
+        vec![Write::Delete(Key::Entry(hour, stored)), Write::Insert(Row::Entry(hour, name.clone(), entry))];
+    store.open().commit(&Commit { writes, ..Commit::default() }).unwrap();
+    let meta = store.client();
+    let finding = Finding::UnusableName { dir: hour, name, ino: Ino(20) };
+    assert_eq!(findings(&meta), std::slice::from_ref(&finding));
+    let repair = Repair { finding, dir_mode: 0o755, busy_since: None };
+    assert_eq!(meta.run(repair, &never), Ok(true));
+    assert_eq!(names(hour)[0].0.as_ref(), b"10-20-lost+found.20");
+}

@@ -113,6 +113,20 @@ impl Meta {
         processed_late(self.batcher.submit(op, interrupt))
     }
 
+    /// Runs two operations, in one commit if the engine takes both. If they share a conflict key,
+    /// the second follows the first. It also runs if the first fails.
+    pub fn run_two<A: Op, B: Op>(
+        &self,
+        first: A,
+        second: B,
+        interrupt: &Interrupt,
+    ) -> (FsResult<A::Out>, FsResult<B::Out>) {
+        if let Err(error) = self.writable() {
+            return (Err(error.clone()), Err(error));
+        }
+        processed_late(self.batcher.submit_two(first, second, interrupt))
+    }
+
     /// Runs many operations at once, on as many threads as the engine has lanes if they fill that
     /// many batches. Answers in their order.
     pub fn run_all<O: Op>(&self, mut ops: Vec<O>, interrupt: &Interrupt) -> Vec<FsResult<O::Out>> {

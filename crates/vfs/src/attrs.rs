@@ -142,13 +142,15 @@ impl Vfs {
         if self.was_done(interrupt, EffectKind::SetAttr) {
             return Ok(self.getattr(interrupt, ino)?.0);
         }
-        // Otherwise a later commit would set the time of the write.
-        if changes.mtime.is_some() {
-            self.flush_ino(ino)?;
-        }
+        let sets_time = changes.mtime.is_some();
         let op = SetAttr { ino, changes, caller: caller.clone() };
         let moment = self.cache().moment();
-        let attr = self.index.change(ino, op, interrupt, |attr| *attr, || ())?;
+        let attr = if sets_time {
+            // Otherwise a later commit would set the time of the write.
+            self.index.set_after_flush(op, interrupt, || self.flush_ino(ino))?
+        } else {
+            self.index.set(op, interrupt)?
+        };
         Ok(self.shown(ino, attr, moment, interrupt))
     }
 

@@ -11,11 +11,11 @@ use sluice_data::ChunkIndex;
 use sluice_meta::{
     Interrupt, Meta,
     op::{Op, UnderLocks, WithBefore},
-    ops::{chunks::ReadChunk, compact::Compact, write::Write},
+    ops::{chunks::ReadChunk, compact::Compact, setattr::SetAttr, write::Write},
 };
 use sluice_types::{Attr, FsError, FsResult, Ino, Slice, Time};
 
-use crate::{journal::Journal, meta_cache::MetaCache};
+use crate::{journal::Journal, meta_cache::MetaCache, next_commit::Joining};
 
 /// Commits to a chunk after which its records are counted again, because other clients may write to
 /// it, too.
@@ -119,6 +119,57 @@ impl MetaIndex {
         self.cache.change(ino, run, &attr)
     }
 
+    /// Changes attributes.
+    pub(crate) fn set(&self, op: SetAttr, interrupt: &Interrupt) -> FsResult<Attr> {
+        self.change(op.ino, op, interrupt, |attr| *attr, || ())
+    }
+
+    /// Changes attributes after `flush`, which commits the data that was written before, and in the
+    /// same commit if possible.
+    pub(crate) fn set_after_flush(
+        &self,
+        op: SetAttr,
+        interrupt: &Interrupt,
+        flush: impl FnOnce() -> FsResult<()>,
+    ) -> FsResult<Attr> {
+        let file = self.cache.file(op.ino);
+        let joining = file.as_ref().and_then(|file| file.next_commit.join(op.clone(), interrupt.clone()));
+        flush()?;
+        joining.and_then(Joining::result).unwrap_or_else(|| self.set(op, interrupt))
+    }
+
+    /// Runs a write, and a change of attributes that follows it. Calls `ended` as soon as both have
+    /// ended. The interrupt only says which request the change belongs to: a write is not
+    /// interrupted.
+    fn write_and_set(
+        &self,
+        write: UnderLocks<Write>,
+        set: SetAttr,
+        interrupt: &Interrupt,
+        ended: impl FnOnce(),
+    ) -> (FsResult<Attr>, FsResult<Attr>) {
+        let ino = set.ino;
+        let run = || {
+            let interrupt = interrupt.asked().map_or_else(Interrupt::never, Interrupt::of_request);
+            let (write, set) = (WithBefore { op: write, ino }, WithBefore { op: set, ino });
+            let (wrote, set) = self.meta.run_two(write, set, &interrupt);
+            ended();
+            for (attr, before) in [&wrote, &set].into_iter().flatten() {
+                self.cache.pages_changed(ino, before.as_ref(), attr);
+            }
+            let [wrote, set] = [wrote, set].map(|done| done.map(|(attr, _)| attr));
+            match (wrote, set) {
+                (wrote, Ok(attr)) => Ok((attr, wrote, Ok(attr))),
+                (Ok(attr), set) => Ok((attr, Ok(attr), set)),
+                (Err(wrote), Err(set)) => Err((wrote, set)),
+            }
+        };
+        match self.cache.change(ino, run, |(attr, ..)| *attr) {
+            Ok((_, wrote, set)) => (wrote, set),
+            Err((wrote, set)) => (Err(wrote), Err(set)),
+        }
+    }
+
     fn read_records(&self, ino: Ino, index: u32, interrupt: &Interrupt) -> FsResult<Arc<[Slice]>> {
         let asked = self.cache.begin_chunk_read(ino);
         let list = self.meta.read(&ReadChunk { ino, index }, interrupt).map_err(stale)?;
@@ -156,11 +207,20 @@ impl ChunkIndex for MetaIndex {
 
     fn commit(&self, ino: Ino, index: u32, records: &[Slice], mtime: Time) -> FsResult<u32> {
         let op = Write { ino, index, slices: records.to_vec(), mtime };
-        let fences = self.cache.file(ino).and_then(|file| file.locked_since());
-        let write = UnderLocks { op, fences };
+        let file = self.cache.file(ino);
+        let write = UnderLocks { op, fences: file.as_ref().and_then(|file| file.locked_since()) };
         // Even after an error, because it may have been committed.
         let ended = || self.cache.chunk_changed(ino, index);
-        self.change(ino, write, &Interrupt::never(), |attr| *attr, ended).map_err(stale)?;
+        let joined = file.and_then(|file| Some((file.next_commit.take()?, file)));
+        let wrote = match joined {
+            None => self.change(ino, write, &Interrupt::never(), |attr| *attr, ended),
+            Some(((set, interrupt), file)) => {
+                let (wrote, set) = self.write_and_set(write, set, &interrupt, ended);
+                file.next_commit.done(set);
+                wrote
+            }
+        };
+        wrote.map_err(stale)?;
         let count = self.counts.lock().add((ino, index), records.len() as u32);
         match count {
             Some(count) => Ok(count),

@@ -29,6 +29,7 @@ mod locks;
 mod meta_cache;
 mod metrics;
 mod names;
+mod next_commit;
 mod notify;
 mod observe;
 mod observed;

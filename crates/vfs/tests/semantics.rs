@@ -168,6 +168,41 @@ fn a_time_that_was_set_survives_what_was_written_before() {
 }
 
 #[test]
+fn a_time_that_was_set_survives_data_of_several_commits() {
+    let volume = Volume::new();
+    let client = volume.mount();
+    let (entry, opened) = client.create(ROOT, "f").unwrap();
+    // In three chunks.
+    for chunk in 0..3 {
+        client.write(opened.fh, chunk * sluice_types::CHUNK_SIZE, b"data").unwrap();
+    }
+    let time = Time { sec: 1_000_000, nsec: 5 };
+    let changes = Changes { mtime: Some(SetTime::At(time)), ..Changes::default() };
+    let set = || client.vfs.setattr(&client.caller, &client.never, entry.ino, changes.clone());
+    assert_eq!(set().unwrap().length, 2 * sluice_types::CHUNK_SIZE + 4);
+    client.close(opened.fh).unwrap();
+    assert_eq!(client.vfs.getattr(&client.never, entry.ino).unwrap().0.mtime, time);
+}
+
+#[test]
+fn a_time_that_may_not_be_set_loses_no_data() {
+    let volume = Volume::new();
+    let client = volume.mount();
+    let (entry, opened) = client.create(ROOT, "f").unwrap();
+    client.write(opened.fh, 0, b"data").unwrap();
+    let changes = Changes { mtime: Some(SetTime::At(Time { sec: 1, nsec: 5 })), ..Changes::default() };
+    let stranger = Caller::user(1000, 1000);
+    assert_eq!(
+        client.vfs.setattr(&stranger, &client.never, entry.ino, changes).map(drop),
+        Err(FsError::Perm)
+    );
+    client.close(opened.fh).unwrap();
+    let attr = client.vfs.getattr(&client.never, entry.ino).unwrap().0;
+    assert_eq!((attr.length, client.get(entry.ino)), (4, b"data".to_vec()));
+    assert_ne!(attr.mtime.sec, 1);
+}
+
+#[test]
 fn attributes_of_a_frozen_file_stay_as_they_are() {
     let volume = Volume::new();
     let client = volume.mount();

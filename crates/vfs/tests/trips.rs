@@ -6,8 +6,8 @@ mod rig;
 
 use rig::Volume;
 use sluice_testkit::wrap::Counting;
-use sluice_types::Ino;
-use sluice_vfs::{Changes, RenameMode, VfsConfig};
+use sluice_types::{Ino, Time};
+use sluice_vfs::{Changes, RenameMode, SetTime, VfsConfig};
 
 const ROOT: Ino = Ino::ROOT;
 
@@ -36,6 +36,12 @@ fn every_call_stays_in_its_budget() {
     at_most(count, "write", 0, 0, || client.write(opened.fh, 0, b"data")).unwrap();
     at_most(count, "flush", 1, 1, || client.vfs.flush(opened.fh, 0)).unwrap();
     at_most(count, "flush of nothing", 0, 0, || client.vfs.flush(opened.fh, 0)).unwrap();
+    at_most(count, "write", 0, 0, || client.write(opened.fh, 0, b"data")).unwrap();
+    let time = || Changes { mtime: Some(SetTime::At(Time { sec: 1, nsec: 0 })), ..Changes::default() };
+    let utimens = || client.vfs.setattr(&client.caller, &client.never, ino, time());
+    // With what was written before it.
+    let attr = at_most(count, "setattr of a time", 1, 1, utimens).unwrap();
+    assert_eq!((attr.mtime.sec, attr.length), (1, 4));
     at_most(count, "release", 0, 0, || client.vfs.release(opened.fh, None)).unwrap();
 
     at_most(count, "lookup", 1, 0, || client.lookup(dir, "f")).unwrap();

@@ -17,7 +17,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustc_hash::FxHashMap;
 use sluice_types::{Attr, Ino, Time, wait};
 
-use crate::handle_locks::HandleLocks;
+use crate::{handle_locks::HandleLocks, next_commit::NextCommit};
 
 /// Files that are not open whose attributes are kept.
 const MAX_CLOSED: usize = 1 << 16;
@@ -64,6 +64,8 @@ pub(crate) struct OpenFile {
     /// the changes.
     change_lock: Mutex<()>,
     state: Mutex<State>,
+    /// What the next commit of its data changes of its attributes.
+    pub(crate) next_commit: NextCommit,
     /// Owners of POSIX locks, each with the handles through which it locked.
     pub(crate) plocks: Mutex<FxHashMap<u64, Vec<u64>>>,
     /// Locks of each handle that ever held one.
@@ -234,6 +236,7 @@ impl OpenFile {
             append_lock: Mutex::default(),
             change_lock: Mutex::default(),
             state: Mutex::new(state),
+            next_commit: NextCommit::default(),
             plocks: Mutex::default(),
             locked: Mutex::default(),
             discarded: AtomicI64::new(0),

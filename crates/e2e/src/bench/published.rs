@@ -1,7 +1,8 @@
 //! Rows in the shape of the "Metadata Engines Benchmark" of `JuiceFS`: its program `bench`, and
 //! `big-write` of fio. The shapes of mdtest are in `ranks`.
 //!
-//! What must stay true: one program measures both mounts, that of `JuiceFS` if there is one.
+//! What must stay true: one program measures both mounts, that of `JuiceFS` if there is one. It
+//! also measures the limit, a file system in memory.
 
 use super::{
     NOTHING, Row, Side, Turn, Unit, all,
@@ -46,10 +47,7 @@ pub(super) const FIO: [Row; 2] = [
 
 /// Four threads with a quarter of the large file each, and a hundred small files.
 pub(super) fn bench(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
-    if turn.side == Side::Limit {
-        return Ok(vec![None; BENCH.len()]);
-    }
-    let mut place = Place::with_options(turn, &[])?;
+    let Some(mut place) = Place::new(turn)? else { return Ok(vec![None; BENCH.len()]) };
     let program = turn.plan.juicefs.as_ref().unwrap_or(&turn.plan.sluice);
     let point = place.path().to_string_lossy().into_owned();
     let [threads, large] = [WRITERS, turn.plan.sizes.large / WRITERS].map(|number| number.to_string());
@@ -71,11 +69,11 @@ fn cell(output: &str, name: &str, cost: bool) -> Option<f64> {
 /// Four processes that write half the large file each, and sync it at the end; on both sides
 /// without a sync of the blocks.
 pub(super) fn fio(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
-    if turn.side == Side::Limit {
-        return Ok(vec![None; FIO.len()]);
-    }
-    let options: &[&str] = if turn.side == Side::Sluice { &["--no-store-sync"] } else { &[] };
-    let mut place = Place::with_options(turn, options)?;
+    let place = match turn.side {
+        Side::Sluice => Some(Place::with_options(turn, &["--no-store-sync"])?),
+        _ => Place::new(turn)?,
+    };
+    let Some(mut place) = place else { return Ok(vec![None; FIO.len()]) };
     let directory = format!("--directory={}", place.path().display());
     let (size, jobs) = (format!("--size={}M", turn.plan.sizes.large / 2), format!("--numjobs={WRITERS}"));
     let work = ["--name=big-write", "--rw=write", "--refill_buffers", "--bs=4M", "--end_fsync=1"];

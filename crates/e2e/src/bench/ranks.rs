@@ -3,10 +3,12 @@
 //!
 //! What must stay true: all ranks begin a phase together, and its time ends with the last of them,
 //! as in mdtest of IOR. A phase that did not do its work fails: trees are only removed when they
-//! are empty.
+//! are empty. The limit is one file system in memory, which all ranks share.
 
 use super::{
-    NOTHING, Row, Side, Turn, all, memory, rate,
+    NOTHING, Row, Side, Turn, all, memory,
+    place::Place,
+    rate,
     row::{MEMORY, OPERATIONS},
 };
 use crate::rig;
@@ -100,22 +102,25 @@ pub(super) fn small(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
 fn run(turn: &Turn, shape: Shape) -> anyhow::Result<Vec<Option<f64>>> {
     let phases = if shape.directories { &PHASES[..] } else { &PHASES[3..] };
     if turn.side == Side::Limit {
-        return Ok(vec![None; phases.len() + 1]);
+        let Some(place) = Place::new(turn)? else { return Ok(vec![None; phases.len() + 1]) };
+        let rates = rates(turn, &vec![place.path().to_owned(); MOUNTS], shape, phases)?;
+        place.finish()?;
+        return Ok(rates.into_iter().map(Some).chain([None]).collect());
     }
     let mut volume = turn.volume()?;
     let points = (0..MOUNTS).map(|_| turn.mount(&mut volume)).collect::<anyhow::Result<Vec<_>>>()?;
-    let rates = match &turn.plan.mdtest {
-        Some(program) => {
-            let output = mdtest(program, &points, shape)?;
-            let figure =
-                |name: &&str| summary(&output, name).with_context(|| format!("no {name} in:\n{output}"));
-            phases.iter().map(figure).collect::<anyhow::Result<Vec<_>>>()?
-        }
-        None => threads(&points, shape)?,
-    };
+    let rates = rates(turn, &points, shape, phases)?;
     let [_, highest] = memory::memory(&points[0])?;
     volume.unmount()?;
     Ok(rates.into_iter().chain([highest]).map(Some).collect())
+}
+
+/// The rates of the phases, by mdtest if the plan names it.
+fn rates(turn: &Turn, points: &[PathBuf], shape: Shape, phases: &[&str]) -> anyhow::Result<Vec<f64>> {
+    let Some(program) = &turn.plan.mdtest else { return threads(points, shape) };
+    let output = mdtest(program, points, shape)?;
+    let figure = |name: &&str| summary(&output, name).with_context(|| format!("no {name} in:\n{output}"));
+    phases.iter().map(figure).collect()
 }
 
 /// The output of mdtest.

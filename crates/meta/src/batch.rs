@@ -171,19 +171,19 @@ impl Batcher {
         op.take()
     }
 
-    /// Runs two operations, in one batch if the engine takes both. If they share a conflict key,
-    /// the second follows the first. It also runs if the first fails.
-    pub fn submit_two<A: Op, B: Op>(
+    /// Runs two operations that share a conflict key, in one batch if the engine takes both. The
+    /// second follows the first, and runs only if the first succeeds.
+    pub fn submit_then<A: Op, B: Op>(
         &self,
         first: A,
         second: B,
         interrupt: &Interrupt,
-    ) -> (FsResult<A::Out>, FsResult<B::Out>) {
+    ) -> FsResult<(A::Out, FsResult<B::Out>)> {
         let submitter = self.submitter(2, interrupt);
         let first = Arc::new(QueuedOp::new(first, submitter.clone()));
-        let second = Arc::new(QueuedOp::new(second, submitter.clone()));
+        let second = Arc::new(QueuedOp::new(second, submitter.clone()).after(first.clone()));
         self.drive(&submitter, vec![first.clone(), second.clone()]);
-        (first.take(), second.take())
+        Ok((first.take()?, second.take()))
     }
 
     /// Runs many operations, as many together as the engine takes. Answers in the order of the

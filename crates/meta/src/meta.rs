@@ -113,18 +113,16 @@ impl Meta {
         processed_late(self.batcher.submit(op, interrupt))
     }
 
-    /// Runs two operations, in one commit if the engine takes both. If they share a conflict key,
-    /// the second follows the first. It also runs if the first fails.
-    pub fn run_two<A: Op, B: Op>(
+    /// Runs two operations that share a conflict key, in one commit if the engine takes both. The
+    /// second follows the first, and runs only if the first succeeds.
+    pub fn run_then<A: Op, B: Op>(
         &self,
         first: A,
         second: B,
         interrupt: &Interrupt,
-    ) -> (FsResult<A::Out>, FsResult<B::Out>) {
-        if let Err(error) = self.writable() {
-            return (Err(error.clone()), Err(error));
-        }
-        processed_late(self.batcher.submit_two(first, second, interrupt))
+    ) -> FsResult<(A::Out, FsResult<B::Out>)> {
+        self.writable()?;
+        processed_late(self.batcher.submit_then(first, second, interrupt))
     }
 
     /// Runs many operations at once, on as many threads as the engine has lanes if they fill that

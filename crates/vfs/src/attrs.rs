@@ -128,7 +128,8 @@ impl Vfs {
         Ok(learned)
     }
 
-    /// Changes owner, mode, times and flags. Two trips.
+    /// Changes owner, mode, times and flags. At most two trips, one if the records are cached. What
+    /// was written before a time is stored first.
     pub fn setattr(
         &self,
         caller: &Caller,

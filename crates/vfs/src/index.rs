@@ -124,50 +124,45 @@ impl MetaIndex {
         self.change(op.ino, op, interrupt, |attr| *attr, || ())
     }
 
-    /// Changes attributes after `flush`, which commits the data that was written before, and in the
-    /// same commit if possible.
+    /// Changes attributes after `flush`, which commits the data that was written before: in the
+    /// last commit of the flush, if there is one.
     pub(crate) fn set_after_flush(
         &self,
         op: SetAttr,
         interrupt: &Interrupt,
-        flush: impl FnOnce() -> FsResult<()>,
+        flush: impl Fn() -> FsResult<()>,
     ) -> FsResult<Attr> {
         let file = self.cache.file(op.ino);
-        let joining = file.as_ref().and_then(|file| file.next_commit.join(op.clone(), interrupt.clone()));
+        let joining = file.as_ref().and_then(|file| file.next_commit.join(op.clone(), interrupt));
         flush()?;
-        joining.and_then(Joining::result).unwrap_or_else(|| self.set(op, interrupt))
+        // Data that was written meanwhile may have taken it into its commit, for which this waits.
+        if joining.as_ref().is_some_and(Joining::is_taken) {
+            flush()?;
+        }
+        joining.and_then(|joining| joining.result()).unwrap_or_else(|| self.set(op, interrupt))
     }
 
     /// Runs a write, and a change of attributes that follows it. Calls `ended` as soon as both have
-    /// ended. The interrupt only says which request the change belongs to: a write is not
-    /// interrupted.
+    /// ended.
     fn write_and_set(
         &self,
         write: UnderLocks<Write>,
-        set: SetAttr,
-        interrupt: &Interrupt,
+        (set, interrupt): &(SetAttr, Interrupt),
         ended: impl FnOnce(),
-    ) -> (FsResult<Attr>, FsResult<Attr>) {
+    ) -> FsResult<(Attr, FsResult<Attr>)> {
         let ino = set.ino;
         let run = || {
-            let interrupt = interrupt.asked().map_or_else(Interrupt::never, Interrupt::of_request);
-            let (write, set) = (WithBefore { op: write, ino }, WithBefore { op: set, ino });
-            let (wrote, set) = self.meta.run_two(write, set, &interrupt);
+            let (write, set) = (WithBefore { op: write, ino }, WithBefore { op: set.clone(), ino });
+            let done = self.meta.run_then(write, set, interrupt);
             ended();
-            for (attr, before) in [&wrote, &set].into_iter().flatten() {
+            let ((wrote, before), set) = done?;
+            self.cache.pages_changed(ino, before.as_ref(), &wrote);
+            if let Ok((attr, before)) = &set {
                 self.cache.pages_changed(ino, before.as_ref(), attr);
             }
-            let [wrote, set] = [wrote, set].map(|done| done.map(|(attr, _)| attr));
-            match (wrote, set) {
-                (wrote, Ok(attr)) => Ok((attr, wrote, Ok(attr))),
-                (Ok(attr), set) => Ok((attr, Ok(attr), set)),
-                (Err(wrote), Err(set)) => Err((wrote, set)),
-            }
+            Ok((wrote, set.map(|(attr, _)| attr)))
         };
-        match self.cache.change(ino, run, |(attr, ..)| *attr) {
-            Ok((_, wrote, set)) => (wrote, set),
-            Err((wrote, set)) => (Err(wrote), Err(set)),
-        }
+        self.cache.change(ino, run, |(wrote, set)| *set.as_ref().unwrap_or(wrote))
     }
 
     fn read_records(&self, ino: Ino, index: u32, interrupt: &Interrupt) -> FsResult<Arc<[Slice]>> {
@@ -205,19 +200,18 @@ impl ChunkIndex for MetaIndex {
         }
     }
 
-    fn commit(&self, ino: Ino, index: u32, records: &[Slice], mtime: Time) -> FsResult<u32> {
+    fn commit(&self, ino: Ino, index: u32, records: &[Slice], mtime: Time, last: bool) -> FsResult<u32> {
         let op = Write { ino, index, slices: records.to_vec(), mtime };
         let file = self.cache.file(ino);
         let write = UnderLocks { op, fences: file.as_ref().and_then(|file| file.locked_since()) };
         // Even after an error, because it may have been committed.
         let ended = || self.cache.chunk_changed(ino, index);
-        let joined = file.and_then(|file| Some((file.next_commit.take()?, file)));
+        let joined = file.filter(|_| last).and_then(|file| Some((file.next_commit.take()?, file)));
         let wrote = match joined {
-            None => self.change(ino, write, &Interrupt::never(), |attr| *attr, ended),
-            Some(((set, interrupt), file)) => {
-                let (wrote, set) = self.write_and_set(write, set, &interrupt, ended);
-                file.next_commit.done(set);
-                wrote
+            None => self.change(ino, write, &Interrupt::never(), |attr| *attr, ended).map(drop),
+            Some((change, file)) => {
+                let done = self.write_and_set(write, &change, ended);
+                file.next_commit.ended(change, done.map(|(_, set)| set))
             }
         };
         wrote.map_err(stale)?;

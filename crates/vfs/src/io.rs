@@ -108,7 +108,7 @@ impl Vfs {
         if file.attr().is_none_or(|attr| attr.mode & 0o6000 != 0) {
             let changes = Changes { kill_suid: true, ..Changes::default() };
             let op = SetAttr { ino: file.ino, changes, caller: Caller::client() };
-            self.index.change(file.ino, op, interrupt, |attr| *attr, || ())?;
+            self.index.set(op, interrupt)?;
         }
         Ok(())
     }

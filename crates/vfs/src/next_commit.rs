@@ -1,14 +1,18 @@
-//! A change of a file's attributes that joins the next commit of data that was written before it.
-//! That saves a round trip.
+//! A change of a file's attributes that the last commit of its data takes along. That saves a round
+//! trip.
 //!
-//! What must stay true: the change follows all of that data. Otherwise the commit of the data would
-//! set the time at which it was written.
+//! What must stay true: the change is committed after all data that was written before it, and only
+//! if that data was. Otherwise a file that is not complete would have a time that says it is, and a
+//! later commit would set the time at which the data was written.
 
 use parking_lot::Mutex;
 use sluice_meta::{Interrupt, ops::setattr::SetAttr};
 use sluice_types::{Attr, FsResult};
 
-/// What the next commit of a file's data changes of its attributes.
+/// A change, and an interrupt that is never set. It says to which request the change belongs.
+type Change = (SetAttr, Interrupt);
+
+/// The change that waits for the last commit of a file's data.
 #[derive(Default)]
 pub(crate) struct NextCommit(Mutex<State>);
 
@@ -16,54 +20,71 @@ pub(crate) struct NextCommit(Mutex<State>);
 enum State {
     #[default]
     Nothing,
-    /// A change, and the interrupt of the request for it.
-    Change(Box<(SetAttr, Interrupt)>),
-    /// A commit took the change. Either it is under way, or other data was committed after it.
+    /// It waits.
+    Waits(Box<Change>),
+    /// A commit that contains it is under way.
     Taken,
-    /// The last commit contained the change, and this is the result.
+    /// A commit contained it, and this is the result.
     Done(FsResult<Attr>),
 }
 
-/// A change that waits for the next commit, until this is dropped.
+/// A change that waits or is committed, until this is dropped.
 pub(crate) struct Joining<'a>(&'a NextCommit);
 
 impl NextCommit {
-    /// Makes a change part of the next commit. `None` if another one waits for that.
-    pub(crate) fn join(&self, change: SetAttr, interrupt: Interrupt) -> Option<Joining<'_>> {
+    /// Makes the last commit contain a change. `None` if another change waits. The commit also
+    /// contains data, so the interrupt of the request does not end it.
+    pub(crate) fn join(&self, change: SetAttr, interrupt: &Interrupt) -> Option<Joining<'_>> {
         let mut state = self.0.lock();
         if !matches!(*state, State::Nothing) {
             return None;
         }
-        *state = State::Change(Box::new((change, interrupt)));
+        let request = interrupt.asked().map_or_else(Interrupt::never, Interrupt::of_request);
+        *state = State::Waits(Box::new((change, request)));
         Some(Joining(self))
     }
 
-    /// The change that a commit has to contain. Each commit calls it.
-    pub(crate) fn take(&self) -> Option<(SetAttr, Interrupt)> {
+    /// The change that the commit has to contain that begins now, if it is the last one.
+    pub(crate) fn take(&self) -> Option<Change> {
         let mut state = self.0.lock();
-        if matches!(*state, State::Nothing) {
-            return None;
-        }
-        match std::mem::replace(&mut *state, State::Taken) {
-            State::Change(change) => Some(*change),
-            _ => None,
+        match std::mem::take(&mut *state) {
+            State::Waits(change) => {
+                *state = State::Taken;
+                Some(*change)
+            }
+            other => {
+                *state = other;
+                None
+            }
         }
     }
 
-    /// The commit that took the change ended, and this became of the change.
-    pub(crate) fn done(&self, result: FsResult<Attr>) {
+    /// The commit that took `change` ended. `done` is what became of the change, or the error of
+    /// the whole commit, after which the change waits for another one.
+    pub(crate) fn ended(&self, change: Change, done: FsResult<FsResult<Attr>>) -> FsResult<()> {
         let mut state = self.0.lock();
+        let (next, ended) = match done {
+            Ok(result) => (State::Done(result), Ok(())),
+            Err(error) => (State::Waits(Box::new(change)), Err(error)),
+        };
+        // Else nobody waits for it any more.
         if matches!(*state, State::Taken) {
-            *state = State::Done(result);
+            *state = next;
         }
+        ended
     }
 }
 
 impl Joining<'_> {
-    /// What became of the change. `None` if no commit contained it, or not the last one.
-    pub(crate) fn result(self) -> Option<FsResult<Attr>> {
-        match std::mem::take(&mut *self.0.0.lock()) {
-            State::Done(result) => Some(result),
+    /// Whether a commit that contains it is under way.
+    pub(crate) fn is_taken(&self) -> bool {
+        matches!(*self.0.0.lock(), State::Taken)
+    }
+
+    /// What became of the change. `None` if no commit contained it.
+    pub(crate) fn result(&self) -> Option<FsResult<Attr>> {
+        match &*self.0.0.lock() {
+            State::Done(result) => Some(result.clone()),
             _ => None,
         }
     }
@@ -82,33 +103,26 @@ mod tests {
 
     use super::*;
 
-    fn change() -> (SetAttr, Interrupt) {
-        let caller = Caller::client();
-        (SetAttr { ino: Ino(7), changes: Changes::default(), caller }, Interrupt::never())
-    }
-
     fn join(next: &NextCommit) -> Option<Joining<'_>> {
-        let (change, interrupt) = change();
-        next.join(change, interrupt)
+        let caller = Caller::client();
+        next.join(SetAttr { ino: Ino(7), changes: Changes::default(), caller }, &Interrupt::never())
     }
 
     #[test]
-    fn a_change_counts_only_if_the_last_commit_contained_it() {
+    fn a_change_is_taken_once_and_again_after_a_commit_that_failed() {
         let (next, attr) =
             (NextCommit::default(), Attr::new(FileType::File, 0, 0, 0, Ino(1), Time::default()));
         assert!(next.take().is_none());
         let joining = join(&next).unwrap();
         assert!(join(&next).is_none(), "one at a time");
-        assert!(joining.result().is_none(), "no commit");
-        let joining = join(&next).unwrap();
-        assert!(next.take().is_some());
-        next.done(Ok(attr));
+        assert!(joining.result().is_none() && !joining.is_taken());
+        let change = next.take().unwrap();
+        assert!(joining.is_taken() && next.take().is_none());
+        assert_eq!(next.ended(change, Err(FsError::TooBig)), Err(FsError::TooBig));
+        let change = next.take().unwrap();
+        assert_eq!(next.ended(change, Ok(Ok(attr))), Ok(()));
+        assert!(next.take().is_none());
         assert_eq!(joining.result(), Some(Ok(attr)));
-        let joining = join(&next).unwrap();
-        assert!(next.take().is_some());
-        next.done(Ok(attr));
-        assert!(next.take().is_none(), "once");
-        assert_eq!(joining.result(), None, "another commit set the time again");
     }
 
     #[test]
@@ -117,9 +131,9 @@ mod tests {
         drop(join(&next));
         assert!(next.take().is_none());
         let joining = join(&next).unwrap();
-        assert!(next.take().is_some());
+        let change = next.take().unwrap();
         drop(joining);
-        next.done(Err(FsError::Perm));
+        assert_eq!(next.ended(change, Ok(Err(FsError::Perm))), Ok(()));
         assert!(join(&next).unwrap().result().is_none());
     }
 }

@@ -8,7 +8,9 @@ mod rig;
 use rig::{Client, Volume, control, eventually};
 use sluice_meta::{
     op::At,
-    ops::{getattr::GetAttr, reach::Reach},
+    ops::{getattr::GetAttr, quota::SetLimits, reach::Reach},
+    quota,
+    schema::QuotaKey,
 };
 use sluice_types::{AttrFlags, Caller, FileType, FsError, Ino, Name, Time};
 use sluice_vfs::{Allocation, Changes, Place, RenameMode, SetTime, Squash, VfsConfig};
@@ -200,6 +202,23 @@ fn a_time_that_may_not_be_set_loses_no_data() {
     let attr = client.vfs.getattr(&client.never, entry.ino).unwrap().0;
     assert_eq!((attr.length, client.get(entry.ino)), (4, b"data".to_vec()));
     assert_ne!(attr.mtime.sec, 1);
+}
+
+#[test]
+fn no_time_is_set_if_the_data_before_it_was_not_stored() {
+    let volume = Volume::new();
+    let client = volume.mount();
+    let dir = client.mkdir(ROOT, "d").unwrap().ino;
+    let (entry, opened) = client.create(dir, "f").unwrap();
+    client.write(opened.fh, 0, &vec![1; 64 << 10]).unwrap();
+    let limits = SetLimits { key: QuotaKey::Dir(dir), max_space: Some(8 << 10), max_inodes: None };
+    let counting = quota::Counting { strict: false, interrupt: &client.never, progress: &|_| {} };
+    client.vfs.meta().set_quota(limits, &counting, &|_| {}).unwrap();
+    let changes = Changes { mtime: Some(SetTime::At(Time { sec: 1, nsec: 5 })), ..Changes::default() };
+    let set = client.vfs.setattr(&client.caller, &client.never, entry.ino, changes);
+    assert_eq!(set.map(drop), Err(FsError::Quota));
+    let attr = client.vfs.meta().read(&GetAttr(entry.ino), &client.never).unwrap();
+    assert!(attr.length == 0 && attr.mtime.sec != 1, "{attr:?}");
 }
 
 #[test]

@@ -44,6 +44,8 @@ pub struct MemIndex {
     /// Replacements that began.
     pub replacements: AtomicU64,
     pub commits: AtomicU64,
+    /// What each commit said of whether it is the last.
+    pub lasts: Mutex<Vec<bool>>,
     /// Questions wait while this is set.
     pub away: AtomicBool,
     /// Questions that wait.
@@ -140,12 +142,13 @@ impl ChunkIndex for MemIndex {
         Ok(self.next.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    fn commit(&self, ino: Ino, index: u32, records: &[Slice], mtime: Time) -> FsResult<u32> {
+    fn commit(&self, ino: Ino, index: u32, records: &[Slice], mtime: Time, last: bool) -> FsResult<u32> {
         if let Some(error) = self.refuse.lock().take() {
             return Err(error);
         }
         assert!(!spend(&self.panics), "told to panic");
         self.commits.fetch_add(1, Ordering::Relaxed);
+        self.lasts.lock().push(last);
         assert!(!records.is_empty());
         for record in records {
             assert_eq!(Slice::decode(&record.encode()), Some(*record), "a record keeps the rules");

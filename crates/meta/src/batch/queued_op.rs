@@ -113,6 +113,8 @@ pub(super) trait Run: Send {
     fn run(&mut self, view: &mut View<'_>) -> Ran;
     /// Answers it with an error.
     fn fail(&mut self, error: FsError);
+    /// The error that it has as its answer so far.
+    fn error(&self) -> Option<FsError>;
     /// What it did, if it ran well.
     fn effect(&self) -> Option<Effect>;
 }
@@ -149,6 +151,10 @@ impl<O: Op> Run for Job<O> {
         self.answer = Some(Err(error));
     }
 
+    fn error(&self) -> Option<FsError> {
+        self.answer.as_ref()?.as_ref().err().cloned()
+    }
+
     fn effect(&self) -> Option<Effect> {
         self.answer.as_ref()?.as_ref().ok().and_then(|out| self.op.effect(out))
     }
@@ -162,6 +168,8 @@ pub(super) struct QueuedOp<J: ?Sized> {
     pub(super) conflict_keys: ConflictKeys,
     /// [`Op::fences`].
     pub(super) fences: Option<i64>,
+    /// An operation without whose success it fails, too.
+    after: Option<Arc<AnyQueuedOp>>,
     finished: AtomicBool,
     job: Mutex<J>,
 }
@@ -173,7 +181,14 @@ impl<O: Op> QueuedOp<Job<O>> {
     pub(super) fn new(op: O, submitter: Arc<Submitter>) -> Self {
         let (conflict_keys, fences) = (op.conflict_keys(), op.fences());
         let job = Mutex::new(Job { op, answer: None });
-        Self { name: O::NAME, submitter, conflict_keys, fences, finished: AtomicBool::new(false), job }
+        let (after, finished) = (None, AtomicBool::new(false));
+        Self { name: O::NAME, submitter, conflict_keys, fences, after, finished, job }
+    }
+
+    /// Makes it fail with the error of `first` if that fails. Both share a conflict key, and
+    /// `first` is queued before it.
+    pub(super) fn after(self, first: Arc<AnyQueuedOp>) -> Self {
+        Self { after: Some(first), ..self }
     }
 
     /// The answer, once.
@@ -185,6 +200,10 @@ impl<O: Op> QueuedOp<Job<O>> {
 
 impl AnyQueuedOp {
     pub(super) fn run(&self, view: &mut View<'_>) -> Ran {
+        if let Some(error) = self.after.as_ref().and_then(|first| first.job.lock().error()) {
+            self.fail(error);
+            return Ran::Failed;
+        }
         self.job.lock().run(view)
     }
 

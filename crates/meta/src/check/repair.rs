@@ -208,7 +208,7 @@ fn repaired_name(ino: Ino) -> Result<Name, Stop> {
 /// says where the file was.
 fn rename_unusable(view: &mut View<'_>, dir: Ino, unusable: &Name, ino: Ino) -> Result<bool, Stop> {
     let mut name = repaired_name(ino)?;
-    if dir.is_trash()
+    if dir.is_trash_hour()
         && let Some((origin, _)) = trash_origin(unusable)
     {
         name = trash_name(origin, ino, &name);

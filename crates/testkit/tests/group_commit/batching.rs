@@ -128,3 +128,22 @@ fn more_than_a_batch_takes_several() {
     assert!(batcher.submit_all(Vec::<Append>::new(), &Interrupt::never()).is_empty());
     let _: MemEngine = engine;
 }
+
+#[test]
+fn an_operation_after_another_runs_only_if_that_succeeds() {
+    let never = Interrupt::never();
+    for (limit, commits) in [(1, 2), (10, 1)] {
+        let engine = store();
+        let counting = Counting::new(Arc::new(Hooked::new(Arc::new(engine.clone())).limited(2, limit)));
+        let batcher = batcher(Arc::new(counting.clone()));
+        let increment = |ino| Increment { ino, hold: Hold::Lock };
+        assert_eq!(batcher.submit_then(increment(3), Append::new(3, 1), &never), Ok((3, Ok(()))));
+        assert_eq!(counting.trips().commits, commits);
+        let failed = batcher.submit_then(increment(404), Append::new(404, 2), &never);
+        assert_eq!((failed, appended(&engine, 404)), (Err(FsError::NotFound), vec![]));
+        assert_eq!(counting.trips().commits, commits, "nothing to commit");
+        let second = batcher.submit_then(increment(3), increment(404), &never);
+        assert_eq!(second, Ok((4, Err(FsError::NotFound))), "the first stays");
+        assert_eq!((node(&engine, 3).unwrap().nlink, appended(&engine, 3)), (4, vec![1]));
+    }
+}

@@ -64,7 +64,7 @@ pub(crate) struct OpenFile {
     /// the changes.
     change_lock: Mutex<()>,
     state: Mutex<State>,
-    /// What the next commit of its data changes of its attributes.
+    /// A change of its attributes that the last commit of its data takes along.
     pub(crate) next_commit: NextCommit,
     /// Owners of POSIX locks, each with the handles through which it locked.
     pub(crate) plocks: Mutex<FxHashMap<u64, Vec<u64>>>,

@@ -3,7 +3,9 @@
 //! What must stay true: a read of a cached block runs on the calling thread, holds no lock over
 //! I/O, and switches to no other thread. At most one fetch of a block runs at a time.
 
+mod delete;
 mod keep;
+mod misses;
 mod put;
 mod shared;
 mod store_reads;
@@ -27,6 +29,7 @@ use tokio::{
     sync::{Semaphore, SemaphorePermit},
 };
 
+use self::misses::Misses;
 use crate::{
     budget::Budget,
     cache::{DiskCache, SecondChance},
@@ -89,6 +92,7 @@ pub(crate) struct BlockStore {
     wholes: RequestLimit,
     deletes: RequestLimit,
     prefetches: Arc<Semaphore>,
+    misses: Misses,
     /// Blocks that are fetched for the cache files or written to them.
     warms: Semaphore,
     compression: Compression,
@@ -131,6 +135,7 @@ impl BlockStore {
             wholes: RequestLimit::new(config.wholes()),
             deletes: RequestLimit::new(config.max_deletes),
             prefetches: Arc::new(Semaphore::new(config.prefetch)),
+            misses: Misses::new(),
             warms: Semaphore::new(config.warms()),
             compression: config.compression,
             prefetch: config.prefetch > 0,
@@ -226,7 +231,8 @@ impl BlockStore {
             return Ok(bytes);
         }
         if little && ranged {
-            if self.prefetch {
+            // Reads here and there in much data would fetch all of it.
+            if self.prefetch && self.misses.again(key) {
                 self.prefetch_quietly(key);
             }
             let fetch = pin!(self.fetch(key, Some(&range)));
@@ -437,32 +443,6 @@ impl BlockStore {
                 return Err(error);
             }
         }
-    }
-
-    /// Deletes all blocks of a slice, from the caches too.
-    pub(crate) async fn delete_slice(&self, id: u64, size: u32) -> Result<(), ObjectError> {
-        for key in self.layout.blocks(id, size) {
-            self.forget_async(key).await;
-            if let Some(staging) = self.staging.clone() {
-                let _ = tokio::task::spawn_blocking(move || staging.remove(key)).await;
-            }
-            self.delete_block(key).await?;
-        }
-        Ok(())
-    }
-
-    /// Deletes a block from the object store.
-    pub(crate) async fn delete_block(&self, key: BlockKey) -> Result<(), ObjectError> {
-        let _permit = self.permit(&self.deletes, "delete", key).await?;
-        self.stats.deletes.add(1);
-        let started = Instant::now();
-        let deleted = self.store.delete(&self.layout.name(key)).await;
-        self.stats.times.delete.observe(started.elapsed());
-        match &deleted {
-            Ok(()) => self.deletes.served(),
-            Err(_) => self.stats.object_errors.add(1),
-        }
-        deleted
     }
 
     /// Waits for a permit to send a request to the store.

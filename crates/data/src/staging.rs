@@ -27,7 +27,7 @@ use tokio::sync::Notify;
 use crate::{
     cache::{
         DiskCache,
-        file::{self, BlockFile, Damaged, Unsynced},
+        file::{self, BlockFile, Damaged, OpenFiles, Unsynced},
     },
     config::{DataConfig, Verify, WritebackConfig},
     error::DataError,
@@ -39,6 +39,8 @@ use crate::{
 
 /// Pause before the next try to upload a block.
 pub(crate) const REST: Duration = Duration::from_secs(5);
+/// Files of staged blocks that are kept open at most.
+const MOST_OPEN: u64 = 256;
 /// Ending of a damaged staged file.
 pub(crate) const DAMAGED: &str = ".damaged";
 
@@ -56,6 +58,8 @@ pub(crate) struct Staging {
     pub(crate) parallel: usize,
     pub(crate) disk: Option<Arc<DiskCache>>,
     pub(crate) state: Mutex<State>,
+    /// Files of staged blocks that were read.
+    open: OpenFiles,
     emptied: Condvar,
     pub(crate) queued: Notify,
     /// Held while files are synced, so that a second caller waits for the first.
@@ -121,6 +125,7 @@ impl Staging {
             parallel: config.max_uploads.max(1),
             disk,
             state: Mutex::default(),
+            open: OpenFiles::new(),
             emptied: Condvar::new(),
             queued: Notify::new(),
             syncing: Mutex::new(()),
@@ -290,7 +295,8 @@ impl Staging {
     /// Bytes `range` of a block, if it is staged.
     pub(crate) fn read(&self, key: BlockKey, range: &Range<u32>) -> Option<Bytes> {
         let number = self.state.lock().staged.get(&key)?.number;
-        match self.load(number, key, range) {
+        let file = self.open_file(number, key);
+        match file.and_then(|file| file.read(range, Verify::Extend)) {
             Ok(bytes) => Some(bytes),
             Err(error) => {
                 // Uploaded meanwhile, or unreadable: the store may have it.
@@ -298,6 +304,20 @@ impl Staging {
                 None
             }
         }
+    }
+
+    /// The file of a staged block, which stays open for later reads.
+    fn open_file(&self, number: usize, key: BlockKey) -> Result<Arc<BlockFile>, Damaged> {
+        if let Some(file) = self.open.get(&key) {
+            return Ok(file);
+        }
+        let file = Arc::new(BlockFile::open(&self.path(number, key), key.size, Verify::Extend, true)?);
+        self.open.insert(key, Arc::clone(&file), (1, 0), MOST_OPEN);
+        // If it left meanwhile, that did not close this descriptor, which would keep its space.
+        if !self.contains(key) {
+            self.open.remove(&key);
+        }
+        Ok(file)
     }
 
     pub(crate) fn contains(&self, key: BlockKey) -> bool {
@@ -372,6 +392,7 @@ impl Staging {
 
     pub(crate) fn leave(&self, state: &mut State, key: BlockKey) -> Option<Staged> {
         let staged = state.staged.remove(&key)?;
+        self.open.remove(&key);
         state.unsynced.remove(&key);
         state.doubtful.remove(&key);
         self.stats.staged_blocks.sub(1);

@@ -37,7 +37,8 @@ use crate::{
 
 /// Where a block is that another client has.
 const GROUP: &str = "cache group";
-/// Threads of the runtime that talks to the object store.
+/// Fewest threads of the runtime that talks to the object store. If there are more processors, each
+/// has one, because they also encrypt connections and compress blocks.
 const RUNTIME_THREADS: usize = 2;
 /// Threads for background commits.
 const COMMIT_THREADS: usize = 8;
@@ -79,11 +80,12 @@ impl DataStore {
     ) -> Result<Self, DataError> {
         config.check()?;
         let span = tracing::Span::current();
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let own = match &runtime {
             Some(_) => None,
             None => Some(
                 Builder::new_multi_thread()
-                    .worker_threads(RUNTIME_THREADS)
+                    .worker_threads(processors.max(RUNTIME_THREADS))
                     .thread_name("sluice-object")
                     // As long as the thread lives, what it logs is logged for the caller.
                     .on_thread_start(move || std::mem::forget(span.clone().entered()))

@@ -615,6 +615,20 @@ fn a_cache_that_is_full_or_gone_costs_nothing_but_speed() {
 }
 
 #[test]
+fn only_the_last_commit_of_a_flush_says_that_it_is_the_last() {
+    let volume = Volume::default();
+    let data = volume.open(&small(BLOCK));
+    let writer = data.writer(INO);
+    for chunk in 0..3 {
+        writer.write(chunk * CHUNK_SIZE, b"data", now()).unwrap();
+    }
+    data.flush(INO).unwrap();
+    writer.write(0, b"more", now()).unwrap();
+    data.flush(INO).unwrap();
+    assert_eq!(*volume.index.lasts.lock(), [false, false, true, true]);
+}
+
+#[test]
 fn a_small_read_of_a_large_block_asks_for_little() {
     let volume = Volume::default();
     let content = bytes(9, 1 << 20);
@@ -627,6 +641,8 @@ fn a_small_read_of_a_large_block_asks_for_little() {
     assert_eq!(volume.store.faults.get_bytes.load(Ordering::Relaxed), 4096);
     let keen = volume.open(&DataConfig { prefetch: 1, ..config });
     assert!(read_all(&keen, INO, 500_000, 4096, 1 << 20).unwrap() == content[500_000..504_096]);
+    assert_eq!((keen.stats().get_bytes.get(), keen.stats().prefetches.get()), (4096, 0), "one read");
+    assert!(read_all(&keen, INO, 700_000, 4096, 1 << 20).unwrap() == content[700_000..704_096]);
     eventually("the block is fetched", || keen.stats().get_bytes.get() >= 1 << 20);
 }
 

@@ -47,7 +47,7 @@ pub(crate) struct CacheFlags {
     /// How far to read ahead of one reader; a bare number is MiB [default: 8 blocks]
     #[arg(long, value_name = "SIZE", value_parser = sizes::mib)]
     max_readahead: Option<u64>,
-    /// Blocks to fetch at once after a random read
+    /// Blocks to fetch whole at once, each after the second small read of it that was not cached
     #[arg(long, value_name = "N", default_value_t = 1)]
     prefetch: usize,
     /// Acknowledge what is on the local disk, and upload it later
@@ -86,7 +86,8 @@ pub(crate) struct CacheFlags {
     /// Cache full blocks that were written, too
     #[arg(long)]
     cache_large_write: bool,
-    /// How cached blocks are checked when they are read
+    /// How cached blocks are checked when they are read. With `extend`, a page of 32 KiB is checked
+    /// each time it is read whole, and otherwise once while its file is open
     #[arg(long, value_enum, value_name = "LEVEL", default_value = "extend")]
     verify_cache_checksum: VerifyArg,
     /// What goes when the cache is full

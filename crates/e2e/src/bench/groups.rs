@@ -184,7 +184,7 @@ pub(super) const GROUPS: &[Group] = &[
         rows: &[
             Row { name: "sequential write", unit: BYTES, targets: local(1.0) },
             Row { name: "sequential read", unit: BYTES, targets: local(1.0) },
-            Row { name: "random read", unit: OPERATIONS, targets: local(1.3) },
+            Row { name: "random read", unit: OPERATIONS, targets: local(2.5) },
             Row { name: "random write", unit: OPERATIONS, targets: local(3.0) },
             Row { name: "memory: large file", unit: MEMORY, targets: local(2.0) },
         ],

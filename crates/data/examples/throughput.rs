@@ -40,7 +40,14 @@ impl ChunkIndex for Index {
         Ok(self.1.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    fn commit(&self, ino: Ino, index: u32, records: &[Slice], _: Time, _: bool) -> FsResult<u32> {
+    fn commit(
+        &self,
+        ino: Ino,
+        index: u32,
+        records: &[Slice],
+        _: Time,
+        _: &dyn Fn() -> bool,
+    ) -> FsResult<u32> {
         let mut chunks = self.0.lock();
         let chunk = chunks.entry((ino, index)).or_insert_with(|| Arc::new([]));
         *chunk = chunk.iter().chain(records).copied().collect();

@@ -25,13 +25,21 @@ pub trait ChunkIndex: Send + Sync + 'static {
 
     /// Appends `records` to chunk `index` in one commit, sets `mtime` and raises the file's length
     /// to the end of the furthest record. Records that share an id each count as a reference of
-    /// that slice. All blocks are stored when this is called. `last` says that no other data of the
-    /// file waits for a commit. Returns how many records the chunk has now.
+    /// that slice. All blocks are stored when this is called. `is_last` returns whether all other
+    /// data of the file that was written so far is committed. Returns how many records the chunk
+    /// has now.
     ///
     /// Every error but [`Io`](sluice_types::FsError::Io) promises that nothing was appended.
     /// [`TooBig`](sluice_types::FsError::TooBig) says that the chunk has no room for so many more:
     /// it must be compacted first.
-    fn commit(&self, ino: Ino, index: u32, records: &[Slice], mtime: Time, last: bool) -> FsResult<u32>;
+    fn commit(
+        &self,
+        ino: Ino,
+        index: u32,
+        records: &[Slice],
+        mtime: Time,
+        is_last: &dyn Fn() -> bool,
+    ) -> FsResult<u32>;
 
     /// Says whether a file has data that is not committed, or a failure that is not reported yet.
     /// It becomes true before the write is acknowledged. Must not block.

@@ -128,6 +128,8 @@ impl Staging {
         {
             tracing::warn!(path = %path.display(), %error, "an uploaded staged block could not be put away");
         }
+        // The close may free its space, for which no other thread is to wait.
+        drop(self.open.remove(&key));
     }
 
     /// A staged file that cannot be uploaded is renamed, never deleted, because it may be the only

@@ -28,6 +28,7 @@ use crate::{
     cache::{
         DiskCache,
         file::{self, BlockFile, Damaged, OpenFiles, Unsynced},
+        most_open,
     },
     config::{DataConfig, Verify, WritebackConfig},
     error::DataError,
@@ -59,7 +60,7 @@ pub(crate) struct Staging {
     pub(crate) disk: Option<Arc<DiskCache>>,
     pub(crate) state: Mutex<State>,
     /// Files of staged blocks that were read.
-    open: OpenFiles,
+    pub(crate) open: OpenFiles,
     emptied: Condvar,
     pub(crate) queued: Notify,
     /// Held while files are synced, so that a second caller waits for the first.
@@ -312,7 +313,7 @@ impl Staging {
             return Ok(file);
         }
         let file = Arc::new(BlockFile::open(&self.path(number, key), key.size, Verify::Extend, true)?);
-        self.open.insert(key, Arc::clone(&file), (1, 0), MOST_OPEN);
+        self.open.insert(key, Arc::clone(&file), (1, 0), most_open().min(MOST_OPEN));
         // If it left meanwhile, that did not close this descriptor, which would keep its space.
         if !self.contains(key) {
             self.open.remove(&key);

@@ -626,6 +626,13 @@ fn only_the_last_commit_of_a_flush_says_that_it_is_the_last() {
     writer.write(0, b"more", now()).unwrap();
     data.flush(INO).unwrap();
     assert_eq!(*volume.index.lasts.lock(), [false, false, true, true]);
+    // What was not stored makes the data after it incomplete.
+    for chunk in 0..2 {
+        writer.write(chunk * CHUNK_SIZE, b"data", now()).unwrap();
+    }
+    *volume.index.refuse.lock() = Some(FsError::Quota);
+    assert_eq!(data.flush(INO), Err(FsError::Quota));
+    assert_eq!(volume.index.lasts.lock()[4..], [false]);
 }
 
 #[test]

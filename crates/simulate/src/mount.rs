@@ -371,7 +371,7 @@ impl Mount {
         let call = self.begin();
         let Ok(id) = self.index.new_slice_id(&call.interrupt) else { return };
         let slice = Slice::whole(WRITTEN * self.below(4) as u32, id, WRITTEN);
-        let written = self.index.commit(handle.ino, 0, &[slice], self.world.time(), true);
+        let written = self.index.commit(handle.ino, 0, &[slice], self.world.time(), &|| true);
         self.world.log(|| format!("mount {} writes {id} to {handle:?}: {written:?}", self.at));
         if written.is_err() {
             return;

@@ -15,7 +15,11 @@ use sluice_meta::{
 };
 use sluice_types::{Attr, FsError, FsResult, Ino, Slice, Time};
 
-use crate::{journal::Journal, meta_cache::MetaCache, next_commit::Joining};
+use crate::{
+    journal::Journal,
+    meta_cache::MetaCache,
+    next_commit::{Joined, Joining},
+};
 
 /// Commits to a chunk after which its records are counted again, because other clients may write to
 /// it, too.
@@ -134,12 +138,15 @@ impl MetaIndex {
     ) -> FsResult<Attr> {
         let file = self.cache.file(op.ino);
         let joining = file.as_ref().and_then(|file| file.next_commit.join(op.clone(), interrupt));
-        flush()?;
-        // Data that was written meanwhile may have taken it into its commit, for which this waits.
-        if joining.as_ref().is_some_and(Joining::is_taken) {
+        loop {
             flush()?;
+            match joining.as_ref().map_or(Joined::No, Joining::outcome) {
+                Joined::Done(result) => return result,
+                Joined::No => return self.set(op, interrupt),
+                // By the commit of data that was written meanwhile, for which the next flush waits.
+                Joined::Taken => {}
+            }
         }
-        joining.and_then(|joining| joining.result()).unwrap_or_else(|| self.set(op, interrupt))
     }
 
     /// Runs a write, and a change of attributes that follows it. Calls `ended` as soon as both have
@@ -200,18 +207,25 @@ impl ChunkIndex for MetaIndex {
         }
     }
 
-    fn commit(&self, ino: Ino, index: u32, records: &[Slice], mtime: Time, last: bool) -> FsResult<u32> {
+    fn commit(
+        &self,
+        ino: Ino,
+        index: u32,
+        records: &[Slice],
+        mtime: Time,
+        is_last: &dyn Fn() -> bool,
+    ) -> FsResult<u32> {
         let op = Write { ino, index, slices: records.to_vec(), mtime };
         let file = self.cache.file(ino);
         let write = UnderLocks { op, fences: file.as_ref().and_then(|file| file.locked_since()) };
         // Even after an error, because it may have been committed.
         let ended = || self.cache.chunk_changed(ino, index);
-        let joined = file.filter(|_| last).and_then(|file| Some((file.next_commit.take()?, file)));
-        let wrote = match joined {
+        let taken = file.as_ref().and_then(|file| file.next_commit.take(is_last));
+        let wrote = match taken {
             None => self.change(ino, write, &Interrupt::never(), |attr| *attr, ended).map(drop),
-            Some((change, file)) => {
-                let done = self.write_and_set(write, &change, ended);
-                file.next_commit.ended(change, done.map(|(_, set)| set))
+            Some(taken) => {
+                let done = self.write_and_set(write, &taken.change, ended);
+                taken.ended(done.map(|(_, set)| set))
             }
         };
         wrote.map_err(stale)?;

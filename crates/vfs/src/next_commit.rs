@@ -31,6 +31,23 @@ enum State {
 /// A change that waits or is committed, until this is dropped.
 pub(crate) struct Joining<'a>(&'a NextCommit);
 
+/// A change in a commit that is under way.
+pub(crate) struct Taken<'a> {
+    next: &'a NextCommit,
+    pub(crate) change: Box<Change>,
+}
+
+/// What became of a change.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Joined {
+    /// No commit contained it, and none will.
+    No,
+    /// A commit that contains it is under way.
+    Taken,
+    /// A commit contained it, and this is the result.
+    Done(FsResult<Attr>),
+}
+
 impl NextCommit {
     /// Makes the last commit contain a change. `None` if another change waits. The commit also
     /// contains data, so the interrupt of the request does not end it.
@@ -44,48 +61,60 @@ impl NextCommit {
         Some(Joining(self))
     }
 
-    /// The change that the commit has to contain that begins now, if it is the last one.
-    pub(crate) fn take(&self) -> Option<Change> {
+    /// The change that the commit has to contain that begins now. `is_last` returns whether it is
+    /// the last one. It is asked after the change began to wait, so it counts all data that was
+    /// written before the change.
+    pub(crate) fn take(&self, is_last: impl FnOnce() -> bool) -> Option<Taken<'_>> {
         let mut state = self.0.lock();
-        match std::mem::take(&mut *state) {
-            State::Waits(change) => {
-                *state = State::Taken;
-                Some(*change)
-            }
-            other => {
-                *state = other;
-                None
-            }
+        if !matches!(*state, State::Waits(_)) || !is_last() {
+            return None;
+        }
+        match std::mem::replace(&mut *state, State::Taken) {
+            State::Waits(change) => Some(Taken { next: self, change }),
+            _ => None,
         }
     }
 
-    /// The commit that took `change` ended. `done` is what became of the change, or the error of
-    /// the whole commit, after which the change waits for another one.
-    pub(crate) fn ended(&self, change: Change, done: FsResult<FsResult<Attr>>) -> FsResult<()> {
+    /// Sets the state after the commit that took the change, if somebody still waits for it.
+    fn leave_taken(&self, next: State) {
         let mut state = self.0.lock();
-        let (next, ended) = match done {
-            Ok(result) => (State::Done(result), Ok(())),
-            Err(error) => (State::Waits(Box::new(change)), Err(error)),
-        };
-        // Else nobody waits for it any more.
         if matches!(*state, State::Taken) {
             *state = next;
         }
+    }
+}
+
+impl Taken<'_> {
+    /// The commit ended: with this result of the change, or with an error, after which the change
+    /// waits for another commit.
+    pub(crate) fn ended(self, done: FsResult<FsResult<Attr>>) -> FsResult<()> {
+        let (next, ended) = match done {
+            Ok(result) => (State::Done(result), Ok(())),
+            Err(error) => (State::Waits(self.change.clone()), Err(error)),
+        };
+        self.next.leave_taken(next);
         ended
     }
 }
 
-impl Joining<'_> {
-    /// Whether a commit that contains it is under way.
-    pub(crate) fn is_taken(&self) -> bool {
-        matches!(*self.0.0.lock(), State::Taken)
+impl Drop for Taken<'_> {
+    /// After a panic.
+    fn drop(&mut self) {
+        self.next.leave_taken(State::Nothing);
     }
+}
 
-    /// What became of the change. `None` if no commit contained it.
-    pub(crate) fn result(&self) -> Option<FsResult<Attr>> {
-        match &*self.0.0.lock() {
-            State::Done(result) => Some(result.clone()),
-            _ => None,
+impl Joining<'_> {
+    /// What became of the change. From then on, no commit takes it.
+    pub(crate) fn outcome(&self) -> Joined {
+        let mut state = self.0.0.lock();
+        match &*state {
+            State::Taken => Joined::Taken,
+            State::Done(result) => Joined::Done(result.clone()),
+            State::Nothing | State::Waits(_) => {
+                *state = State::Nothing;
+                Joined::No
+            }
         }
     }
 }
@@ -98,6 +127,8 @@ impl Drop for Joining<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
     use sluice_meta::ops::setattr::Changes;
     use sluice_types::{Caller, FileType, FsError, Ino, Time};
 
@@ -112,28 +143,43 @@ mod tests {
     fn a_change_is_taken_once_and_again_after_a_commit_that_failed() {
         let (next, attr) =
             (NextCommit::default(), Attr::new(FileType::File, 0, 0, 0, Ino(1), Time::default()));
-        assert!(next.take().is_none());
+        assert!(next.take(|| true).is_none());
         let joining = join(&next).unwrap();
         assert!(join(&next).is_none(), "one at a time");
-        assert!(joining.result().is_none() && !joining.is_taken());
-        let change = next.take().unwrap();
-        assert!(joining.is_taken() && next.take().is_none());
-        assert_eq!(next.ended(change, Err(FsError::TooBig)), Err(FsError::TooBig));
-        let change = next.take().unwrap();
-        assert_eq!(next.ended(change, Ok(Ok(attr))), Ok(()));
-        assert!(next.take().is_none());
-        assert_eq!(joining.result(), Some(Ok(attr)));
+        assert!(next.take(|| false).is_none(), "other data waits");
+        let taken = next.take(|| true).unwrap();
+        assert_eq!(joining.outcome(), Joined::Taken);
+        assert!(next.take(|| true).is_none());
+        assert_eq!(taken.ended(Err(FsError::TooBig)), Err(FsError::TooBig));
+        let taken = next.take(|| true).unwrap();
+        assert_eq!(taken.ended(Ok(Ok(attr))), Ok(()));
+        assert!(next.take(|| true).is_none());
+        assert_eq!(joining.outcome(), Joined::Done(Ok(attr)));
     }
 
     #[test]
-    fn nothing_waits_after_the_caller_went() {
+    fn nothing_waits_after_the_caller_went_or_stopped_waiting() {
         let next = NextCommit::default();
         drop(join(&next));
-        assert!(next.take().is_none());
+        assert!(next.take(|| true).is_none());
         let joining = join(&next).unwrap();
-        let change = next.take().unwrap();
+        let taken = next.take(|| true).unwrap();
         drop(joining);
-        assert_eq!(next.ended(change, Ok(Err(FsError::Perm))), Ok(()));
-        assert!(join(&next).unwrap().result().is_none());
+        assert_eq!(taken.ended(Ok(Err(FsError::Perm))), Ok(()));
+        let joining = join(&next).unwrap();
+        assert_eq!(joining.outcome(), Joined::No);
+        assert!(next.take(|| true).is_none());
+    }
+
+    #[test]
+    fn a_commit_that_panics_is_not_waited_for() {
+        let next = NextCommit::default();
+        let joining = join(&next).unwrap();
+        let commit = || {
+            let _taken = next.take(|| true).unwrap();
+            panic!("told to panic");
+        };
+        assert!(catch_unwind(AssertUnwindSafe(commit)).is_err());
+        assert_eq!(joining.outcome(), Joined::No);
     }
 }

@@ -74,3 +74,19 @@ fn every_call_stays_in_its_budget() {
     client.mkdir(dir, "e").unwrap();
     at_most(count, "rmdir of a directory that was made here", 1, 1, || client.rmdir(dir, "e")).unwrap();
 }
+
+#[test]
+fn a_new_file_of_100_kib_takes_three_trips() {
+    let volume = Volume::new();
+    let client = volume.mount_with(VfsConfig::default());
+    client.put(ROOT, "first", b"x");
+    let dir = client.mkdir(ROOT, "d").unwrap().ino;
+    let (_, trips) = volume.engine.during(|| {
+        assert!(client.lookup(dir, "f").is_err());
+        let (_, opened) = client.create(dir, "f").unwrap();
+        client.write(opened.fh, 0, &vec![1; 100 << 10]).unwrap();
+        client.vfs.flush(opened.fh, 0).unwrap();
+        client.vfs.release(opened.fh, None).unwrap();
+    });
+    assert_eq!((trips.total(), trips.commits), (3, 2), "{trips}");
+}

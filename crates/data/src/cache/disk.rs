@@ -305,7 +305,7 @@ fn is_cold(error: &Damaged) -> bool {
 }
 
 /// How many files may be kept open, so that there are enough for all else.
-fn most_open() -> u64 {
+pub(crate) fn most_open() -> u64 {
     #[cfg(unix)]
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
     #[cfg(not(unix))]

@@ -1,7 +1,8 @@
 //! One block in a local file: its bytes, then a CRC-32C (big endian) for each 32 KiB of them.
 //!
 //! What must stay true: at the chosen level of verification, no byte with a wrong checksum is
-//! returned. A file appears under its name only when it is complete.
+//! returned, unless the file changed since the page was checked, which happens once for pages that
+//! are read in parts. A file appears under its name only when it is complete.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -104,7 +105,7 @@ impl BlockFile {
     /// Copies bytes `range` of the block to a place in a buffer, which grows if it is too short.
     /// Appends to `sums` the checksum of each page of them, cut at the ends of `range`. A page that
     /// is wholly in it comes with the checksum of the file, so that the receiver finds damage; any
-    /// other is checked here. `wait` as for [`Self::open`].
+    /// other is checked here, as by [`Self::read`]. `wait` as for [`Self::open`].
     pub(crate) fn serve(
         &self,
         range: &Range<u32>,

@@ -12,7 +12,7 @@ pub(crate) mod resident;
 mod second_chance;
 mod upkeep;
 
-pub(crate) use disk::DiskCache;
+pub(crate) use disk::{DiskCache, most_open};
 pub(crate) use file::BlockFile;
 pub use resident::{Cached, Served};
 pub(crate) use second_chance::{AWAITED, BEGUN, SecondChance};

@@ -13,10 +13,9 @@ use super::{FileWriter, ROOM_TRIES, State, WriteContext, batch::Batch};
 impl FileWriter {
     pub(super) fn commit_head<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let Some(batch) = state.pending.front().cloned() else { return state };
-        let last = state.pending.len() == 1 && state.active.is_empty();
         state.committing = true;
         drop(state);
-        let result = catch_unwind(AssertUnwindSafe(|| self.commit(&batch, last)))
+        let result = catch_unwind(AssertUnwindSafe(|| self.commit(&batch)))
             .unwrap_or_else(|_| Err(FsError::io("storing written data panicked; this is a fault in sluice")));
         state = self.state.lock();
         state.committing = false;
@@ -32,15 +31,14 @@ impl FileWriter {
         state
     }
 
-    /// Commits a batch. `last` says that no other data of the file waits for a commit.
-    fn commit(&self, batch: &Batch, last: bool) -> FsResult<()> {
+    fn commit(&self, batch: &Batch) -> FsResult<()> {
         let WriteContext { compactor, blocks, .. } = &*self.context;
         if let Some(Err(error)) = batch.outcome() {
             self.discard(batch.slices().collect());
             return Err(error);
         }
         for (number, records) in batch.commits.iter().enumerate() {
-            match self.commit_records(batch, records, last && number + 1 == batch.commits.len()) {
+            match self.commit_records(batch, records, number + 1 < batch.commits.len()) {
                 Ok(count) => {
                     blocks.stats.commits.add(1);
                     blocks.stats.committed_records.add(records.len() as u64);
@@ -63,15 +61,22 @@ impl FileWriter {
 
     /// Appends records to a chunk. If it has no room for them, it is compacted first. Other clients
     /// may fill it again meanwhile.
-    fn commit_records(&self, batch: &Batch, records: &[Slice], last: bool) -> FsResult<u32> {
+    fn commit_records(&self, batch: &Batch, records: &[Slice], more: bool) -> FsResult<u32> {
         let WriteContext { index, compactor, .. } = &*self.context;
+        let is_last = || !more && self.has_only_the_head();
         for _ in 1..ROOM_TRIES {
-            match index.commit(self.ino, batch.index, records, batch.mtime, last) {
+            match index.commit(self.ino, batch.index, records, batch.mtime, &is_last) {
                 Err(FsError::TooBig) => compactor.make_room(self.ino, batch.index)?,
                 done => return done,
             }
         }
-        index.commit(self.ino, batch.index, records, batch.mtime, last)
+        index.commit(self.ino, batch.index, records, batch.mtime, &is_last)
+    }
+
+    /// Whether all data of the file but the batch that is being committed is committed.
+    fn has_only_the_head(&self) -> bool {
+        let state = self.state.lock();
+        state.pending.len() == 1 && state.active.is_empty() && !state.failures.any_unreported()
     }
 
     fn discard(&self, slices: Vec<(u64, u32)>) {

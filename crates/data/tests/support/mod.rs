@@ -142,13 +142,20 @@ impl ChunkIndex for MemIndex {
         Ok(self.next.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    fn commit(&self, ino: Ino, index: u32, records: &[Slice], mtime: Time, last: bool) -> FsResult<u32> {
+    fn commit(
+        &self,
+        ino: Ino,
+        index: u32,
+        records: &[Slice],
+        mtime: Time,
+        is_last: &dyn Fn() -> bool,
+    ) -> FsResult<u32> {
         if let Some(error) = self.refuse.lock().take() {
             return Err(error);
         }
         assert!(!spend(&self.panics), "told to panic");
         self.commits.fetch_add(1, Ordering::Relaxed);
-        self.lasts.lock().push(last);
+        self.lasts.lock().push(is_last());
         assert!(!records.is_empty());
         for record in records {
             assert_eq!(Slice::decode(&record.encode()), Some(*record), "a record keeps the rules");

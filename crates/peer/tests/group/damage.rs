@@ -26,7 +26,7 @@ impl ChunkIndex for NoFiles {
         Err(FsError::NotFound)
     }
 
-    fn commit(&self, _: Ino, _: u32, _: &[Slice], _: Time, _: bool) -> FsResult<u32> {
+    fn commit(&self, _: Ino, _: u32, _: &[Slice], _: Time, _: &dyn Fn() -> bool) -> FsResult<u32> {
         Err(FsError::NotFound)
     }
 

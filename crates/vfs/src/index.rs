@@ -137,14 +137,14 @@ impl MetaIndex {
         flush: impl Fn() -> FsResult<()>,
     ) -> FsResult<Attr> {
         let file = self.cache.file(op.ino);
-        let joining = file.as_ref().and_then(|file| file.next_commit.join(op.clone(), interrupt));
+        let mut joining = file.as_ref().and_then(|file| file.next_commit.join(op.clone(), interrupt));
         loop {
             flush()?;
-            match joining.as_ref().map_or(Joined::No, Joining::outcome) {
+            match joining.take().map_or(Joined::No, Joining::outcome) {
                 Joined::Done(result) => return result,
                 Joined::No => return self.set(op, interrupt),
                 // By the commit of data that was written meanwhile, for which the next flush waits.
-                Joined::Taken => {}
+                Joined::Taken(again) => joining = Some(again),
             }
         }
     }

@@ -7,7 +7,7 @@
 
 use parking_lot::Mutex;
 use sluice_meta::{Interrupt, ops::setattr::SetAttr};
-use sluice_types::{Attr, FsResult};
+use sluice_types::{Attr, FsError, FsResult};
 
 /// A change, and an interrupt that is never set. It says to which request the change belongs.
 type Change = (SetAttr, Interrupt);
@@ -38,12 +38,11 @@ pub(crate) struct Taken<'a> {
 }
 
 /// What became of a change.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Joined {
-    /// No commit contained it, and none will.
+pub(crate) enum Joined<'a> {
+    /// It does not wait any more. It is not known that a commit contained it.
     No,
     /// A commit that contains it is under way.
-    Taken,
+    Taken(Joining<'a>),
     /// A commit contained it, and this is the result.
     Done(FsResult<Attr>),
 }
@@ -98,24 +97,31 @@ impl Taken<'_> {
 }
 
 impl Drop for Taken<'_> {
-    /// After a panic.
+    /// Does something only after a panic.
     fn drop(&mut self) {
-        self.next.leave_taken(State::Nothing);
+        let error = FsError::io("a commit panicked; this is a fault in sluice");
+        self.next.leave_taken(State::Done(Err(error)));
     }
 }
 
-impl Joining<'_> {
-    /// What became of the change. From then on, no commit takes it.
-    pub(crate) fn outcome(&self) -> Joined {
+impl<'a> Joining<'a> {
+    /// What became of the change. It waits no longer, unless a commit that contains it is under
+    /// way.
+    pub(crate) fn outcome(self) -> Joined<'a> {
         let mut state = self.0.0.lock();
-        match &*state {
-            State::Taken => Joined::Taken,
-            State::Done(result) => Joined::Done(result.clone()),
-            State::Nothing | State::Waits(_) => {
-                *state = State::Nothing;
-                Joined::No
+        let joined = match std::mem::take(&mut *state) {
+            State::Taken => {
+                *state = State::Taken;
+                drop(state);
+                return Joined::Taken(self);
             }
-        }
+            State::Done(result) => Joined::Done(result),
+            State::Nothing | State::Waits(_) => Joined::No,
+        };
+        drop(state);
+        // Another change may wait from now on.
+        std::mem::forget(self);
+        joined
     }
 }
 
@@ -130,7 +136,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use sluice_meta::ops::setattr::Changes;
-    use sluice_types::{Caller, FileType, FsError, Ino, Time};
+    use sluice_types::{Caller, FileType, Ino, Time};
 
     use super::*;
 
@@ -148,13 +154,14 @@ mod tests {
         assert!(join(&next).is_none(), "one at a time");
         assert!(next.take(|| false).is_none(), "other data waits");
         let taken = next.take(|| true).unwrap();
-        assert_eq!(joining.outcome(), Joined::Taken);
+        let Joined::Taken(joining) = joining.outcome() else { panic!("it is in a commit") };
         assert!(next.take(|| true).is_none());
         assert_eq!(taken.ended(Err(FsError::TooBig)), Err(FsError::TooBig));
         let taken = next.take(|| true).unwrap();
         assert_eq!(taken.ended(Ok(Ok(attr))), Ok(()));
-        assert!(next.take(|| true).is_none());
-        assert_eq!(joining.outcome(), Joined::Done(Ok(attr)));
+        assert!(next.take(|| true).is_none() && join(&next).is_none());
+        assert!(matches!(joining.outcome(), Joined::Done(Ok(found)) if found == attr));
+        assert!(join(&next).is_some(), "the next one");
     }
 
     #[test]
@@ -167,7 +174,7 @@ mod tests {
         drop(joining);
         assert_eq!(taken.ended(Ok(Err(FsError::Perm))), Ok(()));
         let joining = join(&next).unwrap();
-        assert_eq!(joining.outcome(), Joined::No);
+        assert!(matches!(joining.outcome(), Joined::No));
         assert!(next.take(|| true).is_none());
     }
 
@@ -180,6 +187,6 @@ mod tests {
             panic!("told to panic");
         };
         assert!(catch_unwind(AssertUnwindSafe(commit)).is_err());
-        assert_eq!(joining.outcome(), Joined::No);
+        assert!(matches!(joining.outcome(), Joined::Done(Err(FsError::Io(_)))));
     }
 }

@@ -81,7 +81,7 @@ fn a_new_file_of_100_kib_takes_three_trips() {
     let client = volume.mount_with(VfsConfig::default());
     client.put(ROOT, "first", b"x");
     let dir = client.mkdir(ROOT, "d").unwrap().ino;
-    let (_, trips) = volume.engine.during(|| {
+    let ((), trips) = volume.engine.during(|| {
         assert!(client.lookup(dir, "f").is_err());
         let (_, opened) = client.create(dir, "f").unwrap();
         client.write(opened.fh, 0, &vec![1; 100 << 10]).unwrap();

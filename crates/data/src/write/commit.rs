@@ -73,10 +73,11 @@ impl FileWriter {
         index.commit(self.ino, batch.index, records, batch.mtime, &is_last)
     }
 
-    /// Whether all data of the file but the batch that is being committed is committed.
+    /// Whether all data of the file but the batch that is being committed is committed. After a
+    /// failure, be it reported or not, it never is.
     fn has_only_the_head(&self) -> bool {
         let state = self.state.lock();
-        state.pending.len() == 1 && state.active.is_empty() && !state.failures.any_unreported()
+        state.pending.len() == 1 && state.active.is_empty() && state.failures.count == 0
     }
 
     fn discard(&self, slices: Vec<(u64, u32)>) {

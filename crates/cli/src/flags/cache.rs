@@ -86,8 +86,7 @@ pub(crate) struct CacheFlags {
     /// Cache full blocks that were written, too
     #[arg(long)]
     cache_large_write: bool,
-    /// How cached blocks are checked when they are read. With `extend`, a page of 32 KiB is checked
-    /// each time it is read whole, and otherwise once while its file is open
+    /// How cached blocks are checked when they are read
     #[arg(long, value_enum, value_name = "LEVEL", default_value = "extend")]
     verify_cache_checksum: VerifyArg,
     /// What goes when the cache is full

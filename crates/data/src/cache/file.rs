@@ -1,8 +1,7 @@
 //! One block in a local file: its bytes, then a CRC-32C (big endian) for each 32 KiB of them.
 //!
 //! What must stay true: at the chosen level of verification, no byte with a wrong checksum is
-//! returned, unless the file changed since the page was checked, which happens once for pages that
-//! are read in parts. A file appears under its name only when it is complete.
+//! returned. A file appears under its name only when it is complete.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -38,8 +37,6 @@ pub(crate) struct BlockFile {
     size: u32,
     /// The checksum of each page; empty if the file has none or they are not needed.
     sums: Vec<u32>,
-    /// A bit for each page that had its checksum when it was read.
-    checked: Box<[AtomicU64]>,
 }
 
 /// The cache files that are open, all directories together.
@@ -77,13 +74,10 @@ impl BlockFile {
         } else {
             Vec::new()
         };
-        let checked = (0..sums.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-        Ok(Self { file, size, sums, checked })
+        Ok(Self { file, size, sums })
     }
 
-    /// Bytes `range` of the block, checked as `verify` says. With [`Verify::Extend`], a page of
-    /// which only a part is wanted is read and checked once; later reads touch only the bytes they
-    /// want.
+    /// Bytes `range` of the block, checked as `verify` says.
     pub(crate) fn read(&self, range: &Range<u32>, verify: Verify) -> Result<Bytes, Damaged> {
         self.read_if(range, verify, true)
     }
@@ -91,7 +85,9 @@ impl BlockFile {
     fn read_if(&self, range: &Range<u32>, verify: Verify, wait: bool) -> Result<Bytes, Damaged> {
         let whole = range.start == 0 && range.end == self.size;
         let (from, to) = match verify {
-            Verify::Extend if !self.sums.is_empty() => self.to_check(range),
+            Verify::Extend if !self.sums.is_empty() => {
+                (range.start / PAGE * PAGE, range.end.next_multiple_of(PAGE).min(self.size))
+            }
             _ => (range.start, range.end),
         };
         let bytes = pread(&self.file, u64::from(from), (to - from) as usize, wait)?;
@@ -105,7 +101,7 @@ impl BlockFile {
     /// Copies bytes `range` of the block to a place in a buffer, which grows if it is too short.
     /// Appends to `sums` the checksum of each page of them, cut at the ends of `range`. A page that
     /// is wholly in it comes with the checksum of the file, so that the receiver finds damage; any
-    /// other is checked here, as by [`Self::read`]. `wait` as for [`Self::open`].
+    /// other is checked here. `wait` as for [`Self::open`].
     pub(crate) fn serve(
         &self,
         range: &Range<u32>,
@@ -164,19 +160,6 @@ impl BlockFile {
         &self.file
     }
 
-    /// `range`, and the rest of its first and last page, if these were never checked.
-    fn to_check(&self, range: &Range<u32>) -> (u32, u32) {
-        let unchecked = |page: u32| {
-            let bits = self.checked.get(page as usize / 64).map_or(0, |bits| bits.load(Ordering::Relaxed));
-            bits >> (page % 64) & 1 == 0
-        };
-        let (first, end) = (range.start / PAGE, range.end.next_multiple_of(PAGE).min(self.size));
-        (
-            if unchecked(first) { first * PAGE } else { range.start },
-            if unchecked(end.div_ceil(PAGE).saturating_sub(1)) { end } else { range.end },
-        )
-    }
-
     /// Checks the pages that lie wholly in `bytes`, which were read at `from`.
     fn check(&self, bytes: &[u8], from: u32) -> Result<(), Damaged> {
         let to = from + bytes.len() as u32;
@@ -188,9 +171,6 @@ impl BlockFile {
             let sum = crc32c::crc32c(&bytes[(start - from) as usize..(end - from) as usize]);
             if sum != self.sums[page as usize] {
                 return Err(Damaged::Bytes(format!("the checksum of bytes {start} to {end} does not fit")));
-            }
-            if let Some(bits) = self.checked.get(page as usize / 64) {
-                bits.fetch_or(1 << (page % 64), Ordering::Relaxed);
             }
         }
         Ok(())
@@ -334,8 +314,6 @@ pub(crate) fn sync(path: &Path, sync: impl FnOnce(&File) -> io::Result<()>) -> R
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Seek as _, SeekFrom};
-
     use super::*;
 
     fn flip(path: &Path, at: usize) {
@@ -365,28 +343,6 @@ mod tests {
         assert!(read(Verify::Full, 32_768..65_536).is_ok());
         assert!(read(Verify::Full, 0..100_000).is_err());
         assert!(read(Verify::None, 0..100_000).is_ok());
-    }
-
-    #[test]
-    fn a_page_that_is_read_in_parts_is_checked_once_while_the_file_is_open() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("1_0_100000");
-        let data: Vec<u8> = (0..100_000u32).map(|n| (n * 7) as u8).collect();
-        write(&path, &data, true, 0o600).unwrap();
-        let file = BlockFile::open(&path, 100_000, Verify::Extend, true).unwrap();
-        let read = |range: Range<u32>| file.read(&range, Verify::Extend);
-        for range in [0..10, 32_760..32_769, 5_000..9_000, 99_999..100_000, 20..99_990, 7..7] {
-            assert_eq!(read(range.clone()).unwrap(), data[range.start as usize..range.end as usize]);
-        }
-        // In place: a file that is replaced stays open as it was.
-        let mut damaged = OpenOptions::new().write(true).open(&path).unwrap();
-        damaged.seek(SeekFrom::Start(40_000)).unwrap();
-        damaged.write_all(&[data[40_000] ^ 1]).unwrap();
-        assert_eq!(read(39_990..40_000).unwrap(), data[39_990..40_000], "it was checked before");
-        assert!(read(32_768..65_536).is_err(), "whole pages are checked each time");
-        let again = BlockFile::open(&path, 100_000, Verify::Extend, true).unwrap();
-        assert!(again.read(&(39_990..40_000), Verify::Extend).is_err());
-        assert!(again.read(&(39_990..40_000), Verify::Extend).is_err(), "damage is no check");
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub struct DataConfig {
     pub buffer_size: u64,
     /// How far to read ahead of a sequential reader, bytes; 0 for 8 blocks.
     pub max_readahead: u64,
-    /// How many whole blocks to fetch at once after a small read of them; 0 for none.
+    /// How many whole blocks to fetch at once after two small reads of each; 0 for none.
     pub prefetch: usize,
     /// Blocks uploaded at once.
     pub max_uploads: usize,

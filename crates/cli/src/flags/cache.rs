@@ -47,7 +47,8 @@ pub(crate) struct CacheFlags {
     /// How far to read ahead of one reader; a bare number is MiB [default: 8 blocks]
     #[arg(long, value_name = "SIZE", value_parser = sizes::mib)]
     max_readahead: Option<u64>,
-    /// Blocks to fetch whole at once, each after the second small read of it that was not cached
+    /// Whole blocks to fetch in parallel after small reads; a block is fetched after the second one
+    /// that was not cached
     #[arg(long, value_name = "N", default_value_t = 1)]
     prefetch: usize,
     /// Acknowledge what is on the local disk, and upload it later

@@ -39,7 +39,7 @@ pub(crate) struct BlockFile {
     sums: Vec<u32>,
 }
 
-/// The cache files that are open, all directories together.
+/// Files of blocks that are open, all directories together.
 pub(crate) type OpenFiles = SecondChance<BlockKey, Arc<BlockFile>>;
 
 /// Why a file could not be read.

@@ -8,6 +8,8 @@
 mod lines;
 mod places;
 mod stop;
+#[cfg(test)]
+mod tests;
 mod writes;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -96,20 +98,19 @@ impl<'e> Batch<'e> {
             match (read, found) {
                 (Read::Get(key), Found::Row(row)) => self.learn_row(key, hold, row),
                 (Read::Follow(dir, name), Found::Rows(rows)) => {
-                    let mut entry = None;
+                    let (mut entry, mut node) = (None, false);
                     for row in rows {
-                        match &row {
-                            Row::Entry(..) => entry = Some(row),
-                            _ => self.learn_row(row.key(), hold, Some(row)),
+                        if let Row::Entry(..) = row {
+                            entry = Some(row);
+                        } else {
+                            node = true;
+                            self.learn_row(row.key(), hold, Some(row));
                         }
                     }
-                    if let Some(Row::Entry(_, _, to)) = &entry {
-                        // An entry whose node is missing: remember that it was looked for.
-                        let node = Key::Node(to.ino);
-                        if self.rows.get(&node).is_none_or(|(known, _)| *known < hold) {
-                            self.dangling.extend(entry.clone());
-                            self.learn_row(node, hold, None);
-                        }
+                    if let (Some(Row::Entry(_, _, to)), false) = (&entry, node) {
+                        // That another read missed the node too proves nothing.
+                        self.dangling.extend(entry.clone());
+                        self.learn_row(Key::Node(to.ino), hold, None);
                     }
                     self.learn_row(Key::Entry(dir, name.clone()), hold, entry);
                     self.follows.insert((dir, name), hold);

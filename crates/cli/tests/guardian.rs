@@ -7,7 +7,7 @@ use std::{
     io::{Read, Write},
     os::unix::fs::FileExt,
     path::Path,
-    process::{Child, Stdio},
+    process::{Child, Command, Stdio},
     thread,
     time::Instant,
 };
@@ -229,6 +229,42 @@ fn a_mount_over_io_uring_starts_anew() {
     ends_well(child);
     assert_eq!(fs::read_dir(&point).expect("the folder below").count(), 0);
     ok(&["fsck", &volume.meta]);
+}
+
+/// The kernel refuses each of the calls in turn that rings need.
+#[test]
+fn a_mount_that_gets_no_rings_is_served_from_the_device() {
+    if no_fuse() || no_rings() || no_strace() {
+        return;
+    }
+    let switch = "/sys/module/fuse/parameters/enable_uring";
+    for (fault, path, why) in [
+        ("openat:error=ENOENT", Some(switch), "older than Linux 6.14"),
+        ("io_uring_setup:error=EPERM", None, "cannot set up an io_uring"),
+        ("io_uring_register:error=ENOMEM", None, "cannot set up an io_uring"),
+    ] {
+        let mut volume = Volume::new(&[]);
+        let mut strace = Command::new("strace");
+        strace.args(["-f", "-qqq", "-o"]).arg(volume.path("trace")).args(["-e", &format!("inject={fault}")]);
+        strace.args(path.map(|path| ["-P", path]).iter().flatten()).arg(env!("CARGO_BIN_EXE_sluice"));
+        let (point, child) = volume.serve_by(strace, "mnt", &["-o", "io_uring"]);
+        fs::write(point.join("file"), "content").expect("written");
+        assert_eq!(fs::read(point.join("file")).expect("read"), b"content");
+        let log = volume.log();
+        assert!(log.contains("not come through io_uring") && log.contains(why), "{fault}: {log}");
+        volume.umount(&point);
+        ends_well(child);
+    }
+}
+
+/// Whether calls of a process cannot be made to fail, which is printed.
+fn no_strace() -> bool {
+    let works = Command::new("strace").args(["-qqq", "-o", "/dev/null", "true"]).status();
+    let works = works.is_ok_and(|status| status.success());
+    if !works {
+        eprintln!("skipped: strace cannot trace a process here");
+    }
+    !works
 }
 
 #[test]

@@ -74,7 +74,7 @@ impl Session {
         let calls = Arc::new(Calls::default());
         let device = Device::new(fd, Arc::clone(&calls));
         let device = Arc::new(device);
-        let prepared = if options.io_uring { prepare(&config, &calls) } else { None };
+        let prepared = if options.io_uring { prepare(&config, &calls, &device) } else { None };
         let (negotiated, offered) =
             handshake(&*fs, &device, &config, prepared.is_some(), mount.mountpoint())?;
         if prepared.is_some() && !offered {
@@ -232,9 +232,7 @@ impl Session {
     /// Lets the rings take requests. Without them, requests come from the device.
     fn start_rings(&mut self) {
         let Some(prepared) = self.prepared.take() else { return };
-        let Some(device) = self.readers.devices().first() else { return };
-        let fs = Arc::clone(&self.fs);
-        match prepared.start(device.descriptor(), fs, self.negotiated, &self.config) {
+        match prepared.start(Arc::clone(&self.fs), self.negotiated, &self.config) {
             Ok(rings) => {
                 self.readers.beside_rings();
                 let _ = self.rings.set(rings);
@@ -245,8 +243,8 @@ impl Session {
     }
 }
 
-fn prepare(config: &Config, calls: &Arc<Calls>) -> Option<Prepared> {
-    Prepared::new(config, calls).inspect_err(|why| not_through_rings(why)).ok()
+fn prepare(config: &Config, calls: &Arc<Calls>, device: &Device) -> Option<Prepared> {
+    Prepared::new(config, calls, device.descriptor()).inspect_err(|why| not_through_rings(why)).ok()
 }
 
 fn not_through_rings(why: &str) {

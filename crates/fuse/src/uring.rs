@@ -54,33 +54,35 @@ pub(crate) fn interrupt_late(calls: &Calls) {
 }
 
 impl Prepared {
-    /// A ring for each CPU that the machine can have.
+    /// A ring for each CPU that the machine can have, for the mount that `device` belongs to. All
+    /// that can fail early does so here: a kernel that has agreed to rings has to be told.
     ///
     /// # Errors
     /// The reason why that is not possible.
-    pub(crate) fn new(config: &Config, calls: &Arc<Calls>) -> Result<Self, String> {
+    pub(crate) fn new(config: &Config, calls: &Arc<Calls>, device: BorrowedFd<'_>) -> Result<Self, String> {
         cpus::switch_on()?;
         let count = cpus::possible().map_err(|why| format!("cannot count the CPUs: {why}"))?;
         let payload = payload(config.max_write);
         let depth = config.ring_depth.min(MOST / usize::from(count.max(1))).max(LEAST);
         let rings = (0..count).map(|cpu| {
             let ring = Ring::new(cpu, calls, payload, depth);
-            ring.map(Arc::new).map_err(|why| format!("cannot set up an io_uring: {why}"))
+            let attached = ring.and_then(|ring| ring.attach(device.as_raw_fd()).map(|()| ring));
+            attached.map(Arc::new).map_err(|why| format!("cannot set up an io_uring: {why}"))
         });
         Ok(Self(rings.collect::<Result<_, _>>()?))
     }
 
-    /// Begins to take requests. If that fails, they come from `device`, and the reason is returned.
+    /// Begins to take requests. If that fails, they come from the device, and the reason is
+    /// returned.
     pub(crate) fn start(
         self,
-        device: BorrowedFd<'_>,
         fs: Arc<dyn FileSystem>,
         negotiated: Negotiated,
         config: &Config,
     ) -> io::Result<Rings> {
         let core = Arc::new(Core::new(fs, negotiated, Workers::new(config.max_readers)));
         let rings = Rings { core, rings: self.0 };
-        rings.start(device).inspect_err(|_| {
+        rings.start().inspect_err(|_| {
             if let Some(ring) = rings.rings.first() {
                 ring.renounce();
             }
@@ -96,11 +98,8 @@ fn payload(max_write: u32) -> usize {
 }
 
 impl Rings {
-    fn start(&self, device: BorrowedFd<'_>) -> io::Result<()> {
+    fn start(&self) -> io::Result<()> {
         let (sender, begun) = mpsc::channel();
-        for ring in &self.rings {
-            ring.attach(device.as_raw_fd())?;
-        }
         for ring in &self.rings {
             let (led, sender) = (Arc::clone(ring), sender.clone());
             let lead = move |core: &Arc<Core>| core.lead(&led, Some(sender));

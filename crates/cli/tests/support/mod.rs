@@ -170,8 +170,13 @@ impl Volume {
 
     /// Mounts in the foreground, at `name` in the folder; the process is the test's.
     pub fn serve(&mut self, name: &str, options: &[&str]) -> (PathBuf, Child) {
+        self.serve_by(sluice(), name, options)
+    }
+
+    /// The same by a command that runs the program with the arguments that are added to it.
+    pub fn serve_by(&mut self, mut command: Command, name: &str, options: &[&str]) -> (PathBuf, Child) {
         let point = self.path(name);
-        let child = sluice()
+        let child = command
             .arg("mount")
             .args(self.flags())
             .args(options)

@@ -1,5 +1,5 @@
 //! Rows about one large file: sequential write and read in requests of 1 MiB, random reads and
-//! writes of 4 KiB.
+//! writes of 4 KiB, by one thread and by many, and appends.
 //!
 //! What must stay true: each page of the file contains its own number and the number of its last
 //! write. All data that is read is checked.
@@ -16,14 +16,19 @@ use rustix::fs::{Advice, Mode, OFlags};
 use std::{
     os::fd::OwnedFd,
     path::Path,
+    thread,
     time::{Duration, Instant},
 };
 
 pub(super) const PAGE: usize = 4096;
 pub(super) const PIECE: usize = 1 << 20;
+/// Threads that read at once.
+const READERS: usize = 16;
+/// What is appended at once.
+const LINE: &[u8] = b"log\n";
 
 pub(super) fn turn(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
-    let Some(mut place) = Place::new(turn)? else { return Ok(vec![None; 5]) };
+    let Some(mut place) = Place::new(turn)? else { return Ok(vec![None; 7]) };
     let sizes = turn.plan.sizes;
     let file = place.path().join("large");
     let mut buffer = pattern::bytes(turn.seed(), PIECE);
@@ -40,9 +45,13 @@ pub(super) fn turn(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
     warm(&mut place, &file, sizes.large, &mut buffer)?;
     place.cold(Blocks::Stay)?;
     let mut rng = StdRng::seed_from_u64(turn.seed());
-    let opened = open(&file, OFlags::RDWR)?;
     let chosen = pages(&mut rng, sizes.large, sizes.random);
-    let random_read = read_pages(&opened, &chosen)?;
+    let random_read = read_pages(&open(&file, OFlags::RDONLY)?, &chosen)?;
+
+    place.cold(Blocks::Stay)?;
+    let chosen = pages(&mut rng, sizes.large, 4 * sizes.random);
+    let crowded_read = read_at_once(&file, &chosen)?;
+    let opened = open(&file, OFlags::RDWR)?;
 
     let chosen = pages(&mut rng, sizes.large, sizes.random);
     let start = Instant::now();
@@ -60,9 +69,26 @@ pub(super) fn turn(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
         read_page(&opened, page, 1, &mut buffer[..PAGE])?;
     }
     drop(opened);
+
+    let appended = append(&place.path().join("log"), sizes.random)?;
     let highest = place.highest()?;
     place.finish()?;
-    Ok(vec![Some(written), Some(sequential), Some(random_read), Some(random_write), highest])
+    let rates = [written, sequential, random_read, crowded_read, random_write, appended];
+    Ok(rates.map(Some).into_iter().chain([highest]).collect())
+}
+
+/// Appends so many lines to a new file; lines a second.
+fn append(path: &Path, count: usize) -> anyhow::Result<f64> {
+    let file = open(path, OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::APPEND)?;
+    let start = Instant::now();
+    for _ in 0..count {
+        ensure!(rustix::io::write(&file, LINE).context("append")? == LINE.len(), "a part was appended");
+    }
+    let appended = rate(count, start);
+    drop(file);
+    let length = std::fs::metadata(path)?.len();
+    ensure!(length == (count * LINE.len()) as u64, "{length} bytes are in {}", path.display());
+    Ok(appended)
 }
 
 /// `count` pages of a file of so many pieces, none twice.
@@ -80,6 +106,18 @@ pub(super) fn read_pages(file: &OwnedFd, pages: &[usize]) -> anyhow::Result<f64>
     for &page in pages {
         read_page(file, page, 0, &mut buffer)?;
     }
+    Ok(rate(pages.len(), start))
+}
+
+/// The same by many threads at once, each with a part of the pages and a descriptor of its own.
+fn read_at_once(path: &Path, pages: &[usize]) -> anyhow::Result<f64> {
+    let start = Instant::now();
+    thread::scope(|scope| {
+        let read = |pages| read_pages(&open(path, OFlags::RDONLY)?, pages);
+        let parts = pages.chunks(pages.len().div_ceil(READERS));
+        let threads: Vec<_> = parts.map(|part| scope.spawn(move || read(part))).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("a thread of the bench").map(drop))
+    })?;
     Ok(rate(pages.len(), start))
 }
 

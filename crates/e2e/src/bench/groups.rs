@@ -179,13 +179,15 @@ pub(super) const GROUPS: &[Group] = &[
         rival: operations::rival,
     },
     Group {
-        engines: &[Engine::Redis],
+        engines: LOCAL,
         usual: LOCAL,
         rows: &[
             Row { name: "sequential write", unit: BYTES, targets: local(1.0) },
             Row { name: "sequential read", unit: BYTES, targets: local(1.0) },
             Row { name: "random read", unit: OPERATIONS, targets: local(2.5) },
+            Row { name: "random read, 16 readers", unit: OPERATIONS, targets: local(5.0) },
             Row { name: "random write", unit: OPERATIONS, targets: local(3.0) },
+            Row { name: "appends of 4 B", unit: OPERATIONS, targets: NOTHING },
             Row { name: "memory: large file", unit: MEMORY, targets: local(2.0) },
         ],
         turn: file::turn,

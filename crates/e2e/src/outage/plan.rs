@@ -17,7 +17,8 @@ pub enum Case {
     Members,
     /// One of two mounts is cut off from the engine for longer than its session lives.
     Partition,
-    /// The object store answers errors for half a minute, and loses answers for a while.
+    /// The object store answers errors for half a minute, while hundreds of readers wait in each of
+    /// four mounts, and loses answers for a while.
     Store,
 }
 

@@ -7,13 +7,16 @@ use super::{
 };
 use crate::{
     pattern,
-    rig::{Volume, until},
+    rig::{Volume, mounted, until},
 };
 use anyhow::{Context, bail, ensure};
+use rustix::fs::Advice;
 use sluice_testkit::server::s3::{ACCESS_KEY, BUCKET, Fault, S3, SECRET_KEY};
 use std::{
-    fs,
+    fs::{self, File},
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
+    sync::Arc,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -21,11 +24,17 @@ use tokio::runtime::Runtime;
 
 /// How long the store answers nothing but errors.
 const OUTAGE: Duration = Duration::from_secs(30);
-/// Files that are read meanwhile by who never read them before.
-const READERS: u64 = 4;
+/// Readers of each mount. Each reads a block that its mount has never read before.
+const READERS: u64 = 400;
+/// Files that the readers of a mount share.
+const FILES: u64 = 20;
+/// Bytes of a block.
+const BLOCK: usize = 64 << 10;
+/// Options of a mount for each transport of FUSE. A kernel without rings has only the first.
+const TRANSPORTS: [&[&str]; 2] = [&[], &["-o", "io_uring"]];
 
-/// Breaks the store under those who write and fsync in one mount, and under those who read in
-/// another.
+/// Breaks the store under those who write and fsync in one mount, and under hundreds of readers in
+/// each of the other mounts.
 pub(super) fn errors(plan: &Plan) -> anyhow::Result<()> {
     let runtime = Runtime::new()?;
     let s3 = runtime.block_on(S3::start());
@@ -33,7 +42,7 @@ pub(super) fn errors(plan: &Plan) -> anyhow::Result<()> {
     let meta = format!("sqlite3://{}", folder.path().join("meta.db").display());
     let bucket = s3.url(BUCKET);
     let keys = ["--access-key", ACCESS_KEY, "--secret-key", SECRET_KEY];
-    let options = [&["--storage", "s3", "--bucket", &bucket], &keys[..]].concat();
+    let options = [&["--storage", "s3", "--bucket", &bucket, "--block-size", "64"], &keys[..]].concat();
     let mut volume = Volume::at(&plan.program, &meta, &plan.within, &options)?;
     let done = broken(plan, &mut volume, &s3);
     report(&volume, done)
@@ -41,28 +50,35 @@ pub(super) fn errors(plan: &Plan) -> anyhow::Result<()> {
 
 fn broken(plan: &Plan, volume: &mut Volume, s3: &S3) -> anyhow::Result<()> {
     let point = volume.mount(&[])?;
-    let old = |number: u64| pattern::bytes(plan.seed ^ number << 32, 300_000);
-    fs::create_dir(point.join("old"))?;
-    for number in 0..READERS {
-        fs::write(point.join(format!("old/f{number}")), old(number))?;
-    }
-    // It has read nothing yet.
-    let other = volume.mount(&[])?;
+    Readers::prepare(&point, plan.seed)?;
+    let mut mounts = || TRANSPORTS.iter().map(|options| volume.mount(options)).collect::<Result<Vec<_>, _>>();
+    // They have read nothing yet.
+    let (staying, leaving) = (mounts()?, mounts()?);
     let mut crew = Crew::start(&[point], plan.writers, plan.seed)?;
     crew.more(50)?;
 
     let begun = Instant::now();
     s3.break_all(Fault::Status(500));
-    let readers: Vec<_> =
-        (0..READERS).map(|number| read(&other, &format!("old/f{number}"), old(number))).collect();
-    crew.until("all to meet the errors", || s3.broken() >= READERS + plan.writers as u64)?;
+    let started = staying.iter().chain(&leaving).map(|point| Readers::start(point, plan.seed));
+    let readers = started.collect::<Result<Vec<_>, _>>()?;
+    crew.until("all to meet the errors", || s3.broken() >= READERS)?;
     crew.stuck(Duration::from_secs(1))?;
-    crew.until("the outage to last", || {
-        begun.elapsed() >= OUTAGE || readers.iter().any(JoinHandle::is_finished)
-    })?;
-    ensure!(!readers.iter().any(JoinHandle::is_finished), "somebody read what nobody could give");
+    for point in &staying {
+        // Those who wait for data do not keep others from names.
+        let names = fs::read_dir(point.join(Readers::FOLDER))?.count();
+        ensure!(names == FILES as usize, "{names} names are in {}", point.display());
+    }
+    for point in &leaving {
+        leave(volume, point)?;
+    }
+    let early = || readers.iter().any(Readers::any_ended);
+    crew.until("the outage to last", || begun.elapsed() >= OUTAGE || early())?;
+    ensure!(!early(), "somebody read what nobody could give");
     s3.heal();
-    end(readers)?;
+    readers.into_iter().try_for_each(Readers::end)?;
+    for _ in &leaving {
+        volume.vanish(false)?;
+    }
     crew.more(50)?;
     let resumed = begun.elapsed().saturating_sub(OUTAGE);
     println!("{} requests failed; all went on within {resumed:?}", s3.broken());
@@ -80,20 +96,71 @@ fn broken(plan: &Plan, volume: &mut Volume, s3: &S3) -> anyhow::Result<()> {
     check(volume, meta, &outcome)
 }
 
-fn read(point: &Path, name: &str, wanted: Vec<u8>) -> JoinHandle<anyhow::Result<()>> {
-    let path: PathBuf = point.join(name);
-    thread::spawn(move || {
-        let seen = fs::read(&path).with_context(|| format!("read {}", path.display()))?;
-        ensure!(seen == wanted, "{} holds something else", path.display());
-        Ok(())
-    })
+/// Unmounts what readers use. That is refused, unless it is forced. Then they keep what they have
+/// open.
+fn leave(volume: &Volume, point: &Path) -> anyhow::Result<()> {
+    let name = point.to_string_lossy();
+    let refused = volume.command(&["umount", &name]).err().context("a mount in use was unmounted")?;
+    ensure!(format!("{refused:#}").contains("busy"), "no reason for an error: {refused:#}");
+    volume.command(&["umount", "--force", &name])?;
+    ensure!(!mounted(point), "{name} is still mounted");
+    Ok(())
 }
 
-fn end(readers: Vec<JoinHandle<anyhow::Result<()>>>) -> anyhow::Result<()> {
-    until("the readers to end", super::work::TIMEOUT, || readers.iter().all(JoinHandle::is_finished))?;
-    for reader in readers {
-        let Ok(read) = reader.join() else { bail!("a reader panicked") };
-        read?;
+/// Threads of one mount that each read a block.
+struct Readers(Vec<JoinHandle<anyhow::Result<()>>>);
+
+impl Readers {
+    const FOLDER: &str = "old";
+
+    fn path(point: &Path, file: u64) -> PathBuf {
+        point.join(Self::FOLDER).join(format!("f{file}"))
     }
+
+    fn content(seed: u64, file: u64) -> Vec<u8> {
+        pattern::bytes(seed ^ file << 32, BLOCK * (READERS / FILES) as usize)
+    }
+
+    /// Writes what they will read.
+    fn prepare(point: &Path, seed: u64) -> anyhow::Result<()> {
+        fs::create_dir(point.join(Self::FOLDER))?;
+        (0..FILES).try_for_each(|file| Ok(fs::write(Self::path(point, file), Self::content(seed, file))?))
+    }
+
+    fn start(point: &Path, seed: u64) -> anyhow::Result<Self> {
+        let mut threads = Vec::new();
+        for number in 0..FILES {
+            let file = File::open(Self::path(point, number))?;
+            // A request for each reader: the kernel does not read for others.
+            rustix::fs::fadvise(&file, 0, None, Advice::Random)?;
+            let (file, content) = (Arc::new(file), Self::content(seed, number));
+            for (block, wanted) in content.chunks(BLOCK).enumerate() {
+                let (file, wanted) = (Arc::clone(&file), wanted.to_vec());
+                threads.push(thread::spawn(move || read(&file, block, &wanted)));
+            }
+        }
+        Ok(Self(threads))
+    }
+
+    fn any_ended(&self) -> bool {
+        self.0.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Waits until all have read what is right.
+    fn end(self) -> anyhow::Result<()> {
+        until("the readers to end", super::work::TIMEOUT, || self.0.iter().all(JoinHandle::is_finished))?;
+        for reader in self.0 {
+            let Ok(read) = reader.join() else { bail!("a reader panicked") };
+            read?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads a block.
+fn read(file: &File, block: usize, wanted: &[u8]) -> anyhow::Result<()> {
+    let mut seen = vec![0; wanted.len()];
+    file.read_exact_at(&mut seen, (block * BLOCK) as u64).with_context(|| format!("read block {block}"))?;
+    ensure!(seen == wanted, "block {block} holds something else");
     Ok(())
 }

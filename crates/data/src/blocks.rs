@@ -31,6 +31,7 @@ use tokio::{
 
 use self::misses::Misses;
 use crate::{
+    block_on::block_on,
     budget::Budget,
     cache::{DiskCache, SecondChance},
     config::DataConfig,
@@ -157,13 +158,12 @@ impl BlockStore {
     /// be called from the runtime's own threads.
     pub(crate) fn harden(&self) -> FsResult<()> {
         if let Some(store) = &self.synced {
-            self.runtime.block_on(store.sync()).map_err(FsError::io)?;
+            block_on(&self.runtime, store.sync()).map_err(FsError::io)?;
         }
         let Some(staging) = &self.staging else { return Ok(()) };
         for key in staging.sync().map_err(FsError::io)? {
-            self.runtime
-                .block_on(self.account_for(staging, key, staging.is_uploading(key)))
-                .map_err(FsError::io)?;
+            let account = self.account_for(staging, key, staging.is_uploading(key));
+            block_on(&self.runtime, account).map_err(FsError::io)?;
         }
         Ok(())
     }
@@ -236,7 +236,7 @@ impl BlockStore {
                 self.prefetch_quietly(key);
             }
             let fetch = pin!(self.fetch(key, Some(&range)));
-            let fetched = self.runtime.block_on(until(fetch, &mut || interrupt.is_set()));
+            let fetched = block_on(&self.runtime, until(fetch, &mut || interrupt.is_set()));
             return fetched.unwrap_or_else(|| Err(self.in_vain(key)));
         }
         let whole = self.fetch_shared(key, Purpose::Read, interrupt)?;
@@ -260,7 +260,7 @@ impl BlockStore {
         let fetched = match self.flights.join(key) {
             Role::Leader(leader) => {
                 let mut flight = Box::pin(Arc::clone(self).lead(leader, purpose));
-                let fetched = self.runtime.block_on(until(flight.as_mut(), &mut || interrupt.is_set()));
+                let fetched = block_on(&self.runtime, until(flight.as_mut(), &mut || interrupt.is_set()));
                 if fetched.is_none() {
                     // Others may wait for it.
                     self.runtime.spawn(flight);
@@ -321,7 +321,7 @@ impl BlockStore {
         }
         // All that are warmed up hold no more memory than all that are read, and under a limit of
         // bandwidth they keep readers waiting no longer than a moment.
-        let place = self.runtime.block_on(until(pin!(self.warms.acquire()), &mut || interrupt.is_set()));
+        let place = block_on(&self.runtime, until(pin!(self.warms.acquire()), &mut || interrupt.is_set()));
         let Some(Ok(_place)) = place else { return Err(self.in_vain(key)) };
         let Some(disk) = &self.disk else {
             self.fetch_shared(key, Purpose::Warm, interrupt)?;

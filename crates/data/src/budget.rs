@@ -12,8 +12,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::{Condvar, Mutex};
-use sluice_types::{FsError, FsResult, Interrupt};
+use parking_lot::Mutex;
+use sluice_types::{Condvar, FsError, FsResult, Interrupt};
 
 /// How long a writer is delayed when it exceeds the budget. It may use up to twice the budget.
 const SLOWDOWN: Duration = Duration::from_millis(10);
@@ -54,7 +54,7 @@ impl Budget {
             cached: AtomicU64::new(0),
             files,
             waiting: Mutex::new(0),
-            freed: Condvar::new(),
+            freed: Condvar::default(),
         })
     }
 
@@ -104,7 +104,13 @@ impl Budget {
         let until = Instant::now() + Duration::from_secs_f64(unpaced as f64 / PACE as f64);
         let mut waiting = self.waiting.lock();
         *waiting += 1;
-        while self.used() >= paced && !self.freed.wait_until(&mut waiting, until).timed_out() {}
+        while self.used() >= paced {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            self.freed.wait_for(&mut waiting, left);
+        }
         *waiting -= 1;
     }
 

@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 
 use crate::{
     assembly::{Assembly, Piece},
+    block_on::block_on,
     blocks::BlockStore,
     error::not_stored,
     layout::{cut, visible},
@@ -253,7 +254,7 @@ impl Compactor {
         let runtime = self.blocks.runtime();
         let mut under_way: VecDeque<Uploading> = VecDeque::new();
         let finish =
-            |task: Uploading| runtime.block_on(task).unwrap_or_else(|error| Err(self.interrupted(&error)));
+            |task: Uploading| block_on(runtime, task).unwrap_or_else(|error| Err(self.interrupted(&error)));
         let mut result = Ok(());
         let mut pos = plan.pos;
         for key in self.blocks.layout.blocks(id, plan.size) {
@@ -312,7 +313,7 @@ impl Compactor {
     }
 
     fn delete(&self, slice: Slice) {
-        if let Err(error) = self.blocks.runtime().block_on(self.blocks.delete_slice(slice.id, slice.size)) {
+        if let Err(error) = block_on(self.blocks.runtime(), self.blocks.delete_slice(slice.id, slice.size)) {
             tracing::warn!(%error, slice = slice.id, "blocks of an abandoned compaction stay behind for gc");
         }
     }

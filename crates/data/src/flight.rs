@@ -9,10 +9,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use sluice_object::ObjectError;
-use sluice_types::Interrupt;
+use sluice_types::{Condvar, Interrupt};
 
 use crate::layout::BlockKey;
 

@@ -5,6 +5,7 @@
 //! What must stay true: nothing here names a metadata engine, and no layer above sees an object.
 
 mod assembly;
+mod block_on;
 mod blocks;
 mod budget;
 mod cache;

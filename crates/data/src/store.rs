@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     IndexRef,
+    block_on::block_on,
     blocks::BlockStore,
     cache::{BlockFile, Cached, DiskCache, Served, file::each_block},
     compact::Compactor,
@@ -199,12 +200,12 @@ impl DataStore {
         discards.close();
         let left = until.saturating_duration_since(Instant::now());
         let discarded = async { tokio::time::timeout(left, discards.wait()).await.is_ok() };
-        self.blocks.runtime().block_on(discarded) && compacted
+        block_on(self.blocks.runtime(), discarded) && compacted
     }
 
     /// Deletes all blocks of a slice that no record refers to any more.
     pub fn delete_slice(&self, id: u64, size: u32) -> Result<(), ObjectError> {
-        self.blocks.runtime().block_on(self.blocks.delete_slice(id, size))
+        block_on(self.blocks.runtime(), self.blocks.delete_slice(id, size))
     }
 
     /// Deletes all blocks of slices (id, size) that no record refers to any more, in parallel.
@@ -216,7 +217,7 @@ impl DataStore {
             runtime.spawn(async move { blocks.delete_slice(id, size).await })
         };
         let tasks: Vec<_> = slices.iter().map(delete).collect();
-        runtime.block_on(async {
+        block_on(runtime, async {
             let mut deleted = Vec::with_capacity(tasks.len());
             for task in tasks {
                 deleted.push(task.await.unwrap_or_else(|error| {

@@ -1,6 +1,6 @@
 //! Whole trees, and files made of other files.
 
-use sluice_types::{Access, FsError, Ino};
+use sluice_types::{Access, FsError, Ino, wait};
 use sluice_vfs::{CloneOptions, Denied, OpKind, Summary};
 
 use crate::{
@@ -36,7 +36,8 @@ impl Fs {
             if place.slash && !attr.is_dir() {
                 return Err(FsError::NotDir);
             }
-            self.vfs().remove_tree(self.caller(), interrupt, (place.dir, name), skip_trash, &|_| {})
+            let at = (place.dir, &name[..]);
+            wait::apart(|| self.vfs().remove_tree(self.caller(), interrupt, at, skip_trash, &|_| {}))
         })
     }
 
@@ -53,8 +54,8 @@ impl Fs {
             let name = place.name(|_| FsError::Exists)?;
             let options = CloneOptions { preserve: how.preserve, umask: self.umask() };
             let at = (place.dir, &name[..]);
-            let (ino, _) = self.vfs().clone_tree(self.caller(), interrupt, source, at, options, &|_| {})?;
-            Ok(ino)
+            let clone = || self.vfs().clone_tree(self.caller(), interrupt, source, at, options, &|_| {});
+            wait::apart(clone).map(|(ino, _)| ino)
         })
     }
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use sluice_types::FsResult;
+use sluice_types::{FsResult, wait};
 use sluice_vfs::Vfs;
 
 /// Volumes by what they were opened with. A child process does not take those of its parent.
@@ -48,7 +48,7 @@ impl Volume {
     ) -> std::result::Result<Arc<Self>, E> {
         let key = (process::id(), key.into());
         let slot = Arc::clone(SHARED.lock().entry(key.clone()).or_default());
-        let mut volume = slot.lock();
+        let mut volume = wait::lock(&slot);
         if let Some(open) = volume.upgrade() {
             return Ok(open);
         }
@@ -95,7 +95,7 @@ impl Drop for Volume {
             mem::forget(Arc::clone(&self.vfs));
             return;
         }
-        if let Err(error) = self.vfs.close(None) {
+        if let Err(error) = wait::apart(|| self.vfs.close(None)) {
             let name = self.name();
             tracing::error!(%error, "not everything that was written to the volume {name} could be stored");
         }

@@ -237,6 +237,8 @@ impl Batcher {
 
     /// Runs one batch in `lane`, then hands the lane on.
     fn lead(&self, lane: u16, own: &Arc<Submitter>) {
+        // Tasks of this thread may have operations for this batch. They cannot run during its trip.
+        wait::yield_to_scheduler();
         self.commit_delay.wait(|| self.sched.lock().company());
         let Some(gathered) = self.sched.lock().gather(lane, own, self.batch) else { return };
         let begun = wait::now();

@@ -133,23 +133,27 @@ impl Meta {
         }
         let limits = self.engine.limits();
         let threads = ops.len().div_ceil(limits.batch.max(1)).clamp(1, limits.lanes.max(1));
+        if threads == 1 {
+            return processed_late(self.batcher.submit_all(ops, interrupt));
+        }
         let share = ops.len().div_ceil(threads);
-        thread::scope(|scope| {
-            let mut rest = Vec::new();
-            while ops.len() > share {
-                rest.push(ops.split_off(ops.len() - share));
-            }
-            let others: Vec<_> = rest
-                .into_iter()
-                .rev()
-                .map(|part| scope.spawn(|| self.batcher.submit_all(part, interrupt)))
-                .collect();
-            let mut answers = self.batcher.submit_all(ops, interrupt);
-            for other in others {
-                answers.extend(other.join().unwrap_or_else(|panic| resume_unwind(panic)));
-            }
-            processed_late(answers)
-        })
+        let mut rest = Vec::new();
+        while ops.len() > share {
+            rest.push(ops.split_off(ops.len() - share));
+        }
+        let run = || {
+            thread::scope(|scope| {
+                let others = rest.into_iter().rev();
+                let others: Vec<_> =
+                    others.map(|part| scope.spawn(|| self.batcher.submit_all(part, interrupt))).collect();
+                let mut answers = self.batcher.submit_all(ops, interrupt);
+                for other in others {
+                    answers.extend(other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+                }
+                answers
+            })
+        };
+        processed_late(wait::apart(run))
     }
 
     /// Runs an operation that only reads, on cached records if that is allowed: for callers that

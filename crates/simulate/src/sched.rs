@@ -10,7 +10,7 @@ use std::{
     hash::Hasher as _,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Once, Weak},
-    thread::{self, ThreadId},
+    thread::{self, JoinHandle, Thread, ThreadId},
     time::{Duration, Instant},
 };
 
@@ -274,9 +274,9 @@ impl Scheduler for Sched {
         self.state.lock().threads[own].token = false;
     }
 
-    fn unpark(&self, thread: ThreadId) {
+    fn unpark(&self, thread: &Thread) {
         let mut state = self.state.lock();
-        let Some(&at) = state.ids.get(&thread) else { return };
+        let Some(&at) = state.ids.get(&thread.id()) else { return };
         let soon = state.now + state.rng.below(20_000) + 1;
         let slot = &mut state.threads[at];
         slot.token = true;
@@ -289,9 +289,9 @@ impl Scheduler for Sched {
         self.take_time(Duration::from_micros(2));
     }
 
-    fn has_ended(&self, thread: ThreadId) -> bool {
+    fn has_ended(&self, thread: &JoinHandle<()>) -> bool {
         let state = self.state.lock();
-        state.ids.get(&thread).is_some_and(|&at| state.threads[at].done)
+        state.ids.get(&thread.thread().id()).is_some_and(|&at| state.threads[at].done)
     }
 
     fn adopt(&self, name: &str, run: Box<dyn FnOnce() + Send>) -> Box<dyn FnOnce() + Send> {

@@ -4,7 +4,7 @@
 use crate::{Fault, Source, sources::DEV_CRATES};
 
 /// Each crate with the crates of the workspace that it may use. `cli` may use all that ship.
-const ARROWS: [(&str, &[&str]); 19] = [
+const ARROWS: [(&str, &[&str]); 20] = [
     ("types", &[]),
     ("meta", &["types"]),
     ("net", &["types"]),
@@ -20,6 +20,7 @@ const ARROWS: [(&str, &[&str]); 19] = [
     ("vfs", &["types", "meta", "data"]),
     ("fuse", &["types", "vfs"]),
     ("fs", &["types", "vfs"]),
+    ("tasks", &["types"]),
     ("open", &["types", "meta", "meta-sql", "meta-redis", "meta-kv", "object", "data", "vfs", "fs"]),
     ("c", &["types", "fs", "open"]),
     ("python", &["types", "fs", "open"]),

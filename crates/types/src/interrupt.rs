@@ -1,6 +1,6 @@
 //! Interrupts: the caller no longer waits, because of a signal or a deadline.
 //!
-//! What must stay true: to set it wakes all threads that sleep on it, and never blocks.
+//! What must stay true: to set it wakes all who sleep on it, and never blocks.
 
 use std::{
     fmt,
@@ -8,13 +8,12 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    thread::{self, Thread},
     time::Duration,
 };
 
 use parking_lot::Mutex;
 
-use crate::wait;
+use crate::wait::{self, Waiter};
 
 /// A request of the kernel, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +34,8 @@ struct InterruptState {
     set: AtomicBool,
     /// The request that it ends, if it has a number.
     asked: Option<Asked>,
-    /// Threads that wait, each as often as it attached.
-    sleepers: Mutex<Vec<Thread>>,
+    /// Those who wait, each as often as it attached.
+    sleepers: Mutex<Vec<Waiter>>,
     /// Set together with this one.
     next: Mutex<Option<Interrupt>>,
 }
@@ -60,7 +59,7 @@ impl Interrupt {
     /// Ends the waits of the operation it was given to.
     pub fn set(&self) {
         self.0.set.store(true, Ordering::SeqCst);
-        self.0.sleepers.lock().iter().for_each(wait::unpark);
+        self.0.sleepers.lock().iter().for_each(Waiter::unpark);
         if let Some(next) = self.0.next.lock().as_ref() {
             next.set();
         }
@@ -93,16 +92,15 @@ impl Interrupt {
         self.detach();
     }
 
-    /// Makes the calling thread one that `set` wakes, until it detaches.
+    /// Makes the caller one that `set` wakes, until it detaches.
     pub fn attach(&self) {
-        self.0.sleepers.lock().push(thread::current());
+        self.0.sleepers.lock().push(wait::current());
     }
 
-    /// Undoes one `attach` of the calling thread.
+    /// Undoes one `attach` of the caller.
     pub fn detach(&self) {
-        let own = thread::current().id();
         let mut sleepers = self.0.sleepers.lock();
-        if let Some(at) = sleepers.iter().rposition(|thread| thread.id() == own) {
+        if let Some(at) = sleepers.iter().rposition(Waiter::is_caller) {
             sleepers.swap_remove(at);
         }
     }

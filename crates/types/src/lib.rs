@@ -6,6 +6,7 @@
 
 mod attr;
 mod caller;
+mod condvar;
 mod error;
 mod ino;
 mod interrupt;
@@ -15,6 +16,7 @@ pub mod metrics;
 mod name;
 mod printable;
 mod rng;
+mod shared_lock;
 mod size;
 mod slice;
 mod time;
@@ -23,6 +25,7 @@ pub mod wait;
 
 pub use attr::{Attr, AttrFlags, FileType, align4k};
 pub use caller::{Access, Caller};
+pub use condvar::Condvar;
 pub use error::{FsError, FsResult};
 pub use ino::Ino;
 pub use interrupt::{Asked, Interrupt};
@@ -30,6 +33,7 @@ pub use job::job;
 pub use name::{MAX_NAME, Name};
 pub use printable::printable;
 pub use rng::Rng;
+pub use shared_lock::SharedLock;
 pub use size::parse_size;
 pub use slice::{CHUNK_SIZE, MAX_FILE_SIZE, Slice};
 pub use time::{Clock, ManualClock, SystemClock, Time, parse_duration};

@@ -18,7 +18,7 @@ use sluice_meta::{
         truncate::{Allocation, Fallocate},
     },
 };
-use sluice_types::{Attr, CHUNK_SIZE, Caller, FsError, FsResult, Ino, MAX_FILE_SIZE, align4k, wait};
+use sluice_types::{Attr, CHUNK_SIZE, Caller, FsError, FsResult, Ino, MAX_FILE_SIZE, align4k};
 
 use crate::{
     config::AtimeMode,
@@ -198,7 +198,7 @@ impl Vfs {
         }
         let opened = handle.as_ref().is_some_and(|handle| handle.writer.is_some());
         let file = self.cache().file(ino);
-        let content = file.as_ref().map(|file| wait::write(&file.content_lock));
+        let content = file.as_ref().map(|file| file.content_lock.write());
         self.flush_before_truncate(ino)?;
         let moment = self.cache().moment();
         let attr =
@@ -230,7 +230,7 @@ impl Vfs {
         if !caller.is_privileged() {
             self.kill_suid(interrupt, file)?;
         }
-        let _content = wait::write(&file.content_lock);
+        let _content = file.content_lock.write();
         self.flush_ino(ino)?;
         let op = UnderLocks { op: Fallocate { ino, what, offset, length }, fences: handle.locks.since() };
         self.index.change(ino, op, interrupt, |attr| *attr, || self.cache().content_changed(ino))?;
@@ -260,11 +260,11 @@ impl Vfs {
         }
         let most = MAX_COPIED * CHUNK_SIZE - from.offset % CHUNK_SIZE;
         // Lock order: that of the lower inode first.
-        let one = (source.ino == target.ino).then(|| target.content_lock.write());
-        let two =
-            (source.ino < target.ino).then(|| (source.content_lock.read(), target.content_lock.write()));
-        let other =
-            (source.ino > target.ino).then(|| (target.content_lock.write(), source.content_lock.read()));
+        let reads = || source.content_lock.read();
+        let writes = || target.content_lock.write();
+        let one = (source.ino == target.ino).then(writes);
+        let two = (source.ino < target.ino).then(|| (reads(), writes()));
+        let other = (source.ino > target.ino).then(|| (writes(), reads()));
         self.flush_ino(source.ino)?;
         self.flush_ino(target.ino)?;
         let op = CopyRange {

@@ -16,7 +16,7 @@ use sluice_meta::{
     },
     schema::{FlockKind, LockOwner, PlockRange},
 };
-use sluice_types::{FsError, FsResult, Ino, wait};
+use sluice_types::{FsError, FsResult, Ino};
 
 use crate::{handle_locks::Lock, handles::FileHandle, meta_cache::OpenFile, vfs::Vfs};
 
@@ -183,7 +183,7 @@ impl Vfs {
         if file.locked_since().is_none_or(|since| since >= fences) {
             return Ok(());
         }
-        let _content = wait::write(&file.content_lock);
+        let _content = file.content_lock.write();
         self.flush_before_truncate(file.ino)?;
         file.discarded(fences);
         Ok(())

@@ -19,7 +19,7 @@ use sluice_meta::{
         truncate::Truncate,
     },
 };
-use sluice_types::{Access, Attr, AttrFlags, Caller, FileType, FsError, FsResult, Ino, Name, wait};
+use sluice_types::{Access, Attr, AttrFlags, Caller, FileType, FsError, FsResult, Ino, Name};
 
 use crate::{
     entry::Entry,
@@ -263,7 +263,7 @@ impl Vfs {
     /// Truncates a file that is being opened. Written data is stored first, and no other thread
     /// writes meanwhile.
     fn truncate_on_open(&self, caller: &Caller, interrupt: &Interrupt, file: &OpenFile) -> FsResult<Attr> {
-        let _content = wait::write(&file.content_lock);
+        let _content = file.content_lock.write();
         self.flush_before_truncate(file.ino)?;
         let attr =
             self.run_truncate(caller, interrupt, (file.ino, None), 0, (false, !caller.is_privileged()))?;

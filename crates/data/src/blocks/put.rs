@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sluice_object::{Compression, ObjectError};
 
 use super::{BlockStore, PAUSES};
-use crate::{layout::BlockKey, request_limit::until};
+use crate::{block_on::block_on, layout::BlockKey, request_limit::until};
 
 impl BlockStore {
     /// Stores a new block: staged locally if the mount writes back, else in the object store.
@@ -20,7 +20,7 @@ impl BlockStore {
     ) -> Option<Result<(), ObjectError>> {
         match &self.staging {
             Some(staging) if staging.stage(key, data) => Some(Ok(())),
-            _ => self.runtime.block_on(until(pin!(self.put(key, data)), gone)),
+            _ => block_on(&self.runtime, until(pin!(self.put(key, data)), gone)),
         }
     }
 

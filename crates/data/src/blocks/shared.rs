@@ -12,6 +12,7 @@ use sluice_types::Interrupt;
 
 use super::{BlockStore, Purpose, store_reads::Fetched};
 use crate::{
+    block_on::block_on,
     cache::{BEGUN, BlockFile, Cached, Served, resident::is_resident},
     layout::{BlockKey, pages},
     peers::OwnerAction,
@@ -29,14 +30,14 @@ impl BlockStore {
     ) -> Option<Bytes> {
         let peers = self.peers.as_ref().filter(|peers| !peers.owns(key))?;
         let fetch = pin!(peers.fetch(key, range.clone()));
-        self.runtime.block_on(until(fetch, &mut || interrupt.is_set())).flatten()
+        block_on(&self.runtime, until(fetch, &mut || interrupt.is_set())).flatten()
     }
 
     /// Has the client that owns a block do something with it; `None` as
     /// [`Self::part_from_peers`].
     pub(crate) fn at_owner(&self, key: BlockKey, action: OwnerAction, interrupt: &Interrupt) -> Option<bool> {
         let peers = self.peers.as_ref().filter(|peers| !peers.owns(key))?;
-        self.runtime.block_on(until(peers.at_owner(key, action), &mut || interrupt.is_set())).flatten()
+        block_on(&self.runtime, until(peers.at_owner(key, action), &mut || interrupt.is_set())).flatten()
     }
 
     /// Whether this client has to read the block for all others.

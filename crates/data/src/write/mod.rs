@@ -23,8 +23,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
-use sluice_types::{CHUNK_SIZE, FsError, FsResult, Ino, Interrupt, MAX_FILE_SIZE, Time};
+use parking_lot::{Mutex, MutexGuard};
+use sluice_types::{CHUNK_SIZE, Condvar, FsError, FsResult, Ino, Interrupt, MAX_FILE_SIZE, Time};
 
 pub use self::open::OpenWriter;
 use self::{
@@ -83,7 +83,7 @@ struct Active {
 
 impl FileWriter {
     pub(crate) fn new(ino: Ino, context: Arc<WriteContext>) -> Arc<Self> {
-        Arc::new(Self { ino, context, state: Mutex::default(), changed: Condvar::new() })
+        Arc::new(Self { ino, context, state: Mutex::default(), changed: Condvar::default() })
     }
 
     /// The file.

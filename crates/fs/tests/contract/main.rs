@@ -1,7 +1,8 @@
 //! The contract of the path API. Everything that stands on it may rely on what is tested here.
 //!
-//! Each test runs on SQLite and on Redis, with the object store in a local directory. The tests
-//! about users compare the answers with those of the kernel for a local directory.
+//! Each test runs on SQLite and on Redis, with the object store in a local directory, by a thread
+//! and by a task. The tests about users compare the answers with those of the kernel for a local
+//! directory.
 
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test panics when it fails")]
 
@@ -13,12 +14,13 @@ mod names;
 mod paths;
 mod random;
 mod rig;
+mod tasks;
 mod trees;
 mod trips;
 mod users;
 mod volumes;
 
-/// Makes a test on each engine of each function of a module, which gets a fresh volume.
+/// Makes tests of each function of a module, which gets a fresh volume.
 macro_rules! contract {
     ($($module:ident: $($name:ident)*;)*) => {
         mod sqlite {
@@ -35,6 +37,16 @@ macro_rules! contract {
                 fn $name() {
                     if let Some(rig) = crate::rig::Rig::redis() {
                         crate::$module::$name(&rig);
+                    }
+                }
+            )* } )*
+        }
+        mod task_on_redis {
+            $( mod $module { $(
+                #[test]
+                fn $name() {
+                    if let Some(rig) = crate::rig::Rig::redis() {
+                        crate::tasks::run(move || crate::$module::$name(&rig));
                     }
                 }
             )* } )*
@@ -83,6 +95,10 @@ contract! {
         superusers_own_what_they_make;
     random:
         users_at_random_are_told_what_a_kernel_says;
+    tasks:
+        thousands_of_calls_wait_on_two_threads
+        a_store_that_fails_keeps_no_thread
+        tasks_that_change_one_file_do_not_stop_each_other;
     volumes:
         one_volume_for_each_key
         the_last_user_closes

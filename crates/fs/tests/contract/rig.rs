@@ -11,7 +11,7 @@ use sluice_meta::{
 };
 use sluice_meta_redis::RedisEngine;
 use sluice_meta_sql::SqliteEngine;
-use sluice_object::StoreConfig;
+use sluice_object::{ObjectStore, StoreConfig};
 use sluice_testkit::server::Redis;
 use sluice_types::{AttrFlags, Caller, Clock as _, SystemClock};
 use sluice_vfs::{Changes, Interrupt, MetaIndex, Vfs, VfsConfig};
@@ -66,6 +66,11 @@ impl Rig {
         open(&self.url, self.dir.path())
     }
 
+    /// Opens the volume once more, with its objects in another store.
+    pub(crate) fn open_on(&self, store: Arc<dyn ObjectStore>) -> Arc<Vfs> {
+        join_on(engine(&self.url), store)
+    }
+
     /// The volume as the superuser sees it.
     pub(crate) fn root(&self) -> Fs {
         self.volume.fs(&User::root())
@@ -105,20 +110,23 @@ fn open(url: &str, dir: &Path) -> Arc<Vfs> {
 
 /// Opens the volume of an engine, with its objects in a directory.
 pub(crate) fn join(engine: Arc<dyn Engine>, dir: &Path) -> Arc<Vfs> {
-    let options = Options { timeout: Duration::from_mins(1), ..Options::default() };
-    let index = MetaIndex::new(Meta::open(engine, options).unwrap());
     let store = StoreConfig {
         storage: "file".into(),
         bucket: format!("{}/objects/", dir.display()),
         name: "contract".into(),
         ..StoreConfig::default()
     };
+    join_on(engine, sluice_object::open(&store).unwrap())
+}
+
+fn join_on(engine: Arc<dyn Engine>, store: Arc<dyn ObjectStore>) -> Arc<Vfs> {
+    let options = Options { timeout: Duration::from_mins(1), ..Options::default() };
+    let index = MetaIndex::new(Meta::open(engine, options).unwrap());
     let data = DataConfig {
         volume: "6f1b3c52-7d0c-4d3c-9d5e-0c5ad6a5a002".into(),
         block_size: 64 << 10,
         ..DataConfig::default()
     };
-    let store = sluice_object::open(&store).unwrap();
     let data = DataStore::open(&data, store, Arc::clone(&index) as _, None).unwrap();
     let ttl = Duration::ZERO;
     let config =

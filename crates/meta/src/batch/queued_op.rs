@@ -5,12 +5,14 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
-    thread::{self, Thread},
     time::Instant,
 };
 
 use parking_lot::Mutex;
-use sluice_types::{FsError, FsResult, Interrupt, wait};
+use sluice_types::{
+    FsError, FsResult, Interrupt,
+    wait::{self, Waiter},
+};
 
 use crate::{
     effect_log::Effect,
@@ -20,7 +22,7 @@ use crate::{
 
 /// A waiting thread: how many of its operations are open, and whether it is to run a batch.
 pub(super) struct Submitter {
-    thread: Thread,
+    waiter: Waiter,
     open: AtomicUsize,
     /// Lane + 1 of the batch it is to run, 0 for none.
     lead: AtomicU32,
@@ -46,7 +48,7 @@ impl Submitter {
     ) -> Self {
         interrupt.attach();
         Self {
-            thread: thread::current(),
+            waiter: wait::current(),
             open: AtomicUsize::new(queued),
             lead: AtomicU32::new(0),
             leading: AtomicBool::new(false),
@@ -100,9 +102,9 @@ impl Submitter {
     }
 
     fn wake(&self) {
-        if self.thread.id() != thread::current().id() {
+        if !self.waiter.is_caller() {
             self.wakes.fetch_add(1, Ordering::Relaxed);
-            wait::unpark(&self.thread);
+            self.waiter.unpark();
         }
     }
 }

@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use sluice_meta::Interrupt;
-use sluice_types::{Caller, FsError, FsResult};
+use sluice_types::{Caller, Condvar, FsError, FsResult};
 
 /// Most walks of a mount at once.
 const MAX_WALKS: u32 = 8;

@@ -13,9 +13,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
-use sluice_types::{Attr, Ino, Time, wait};
+use sluice_types::{Attr, Ino, SharedLock, Time, wait};
 
 use crate::{handle_locks::HandleLocks, next_commit::NextCommit};
 
@@ -57,7 +57,7 @@ pub(crate) struct OpenFile {
     pub(crate) ino: Ino,
     /// Taken shared by writes, and exclusively by operations that change the content only in the
     /// metadata.
-    pub(crate) content_lock: RwLock<()>,
+    pub(crate) content_lock: SharedLock,
     /// Held while data is appended by [`Vfs::append`](crate::Vfs::append).
     pub(crate) append_lock: Mutex<()>,
     /// Held while an operation changes the attributes, so that results are cached in the order of
@@ -232,7 +232,7 @@ impl OpenFile {
         };
         Arc::new(Self {
             ino,
-            content_lock: RwLock::default(),
+            content_lock: SharedLock::default(),
             append_lock: Mutex::default(),
             change_lock: Mutex::default(),
             state: Mutex::new(state),

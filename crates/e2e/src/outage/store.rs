@@ -14,8 +14,10 @@ use rustix::fs::Advice;
 use sluice_testkit::server::s3::{ACCESS_KEY, BUCKET, Fault, S3, SECRET_KEY};
 use std::{
     fs::{self, File},
+    io::Write as _,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
     sync::Arc,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -34,7 +36,7 @@ const BLOCK: usize = 64 << 10;
 const TRANSPORTS: [&[&str]; 2] = [&[], &["-o", "io_uring"]];
 
 /// Breaks the store under those who write and fsync in one mount, and under hundreds of readers in
-/// each of the other mounts.
+/// each of the other mounts, of which half are unmounted meanwhile.
 pub(super) fn errors(plan: &Plan) -> anyhow::Result<()> {
     let runtime = Runtime::new()?;
     let s3 = runtime.block_on(S3::start());
@@ -54,6 +56,8 @@ fn broken(plan: &Plan, volume: &mut Volume, s3: &S3) -> anyhow::Result<()> {
     let mut mounts = || TRANSPORTS.iter().map(|options| volume.mount(options)).collect::<Result<Vec<_>, _>>();
     // They have read nothing yet.
     let (staying, leaving) = (mounts()?, mounts()?);
+    let unmounts = leaving.iter().map(|point| Unmount::prepare(&plan.program, point));
+    let unmounts = unmounts.collect::<Result<Vec<_>, _>>()?;
     let mut crew = Crew::start(&[point], plan.writers, plan.seed)?;
     crew.more(50)?;
 
@@ -68,8 +72,8 @@ fn broken(plan: &Plan, volume: &mut Volume, s3: &S3) -> anyhow::Result<()> {
         let names = fs::read_dir(point.join(Readers::FOLDER))?.count();
         ensure!(names == FILES as usize, "{names} names are in {}", point.display());
     }
-    for point in &leaving {
-        leave(volume, point)?;
+    for (unmount, point) in unmounts.into_iter().zip(&leaving) {
+        unmount.run(point)?;
     }
     let early = || readers.iter().any(Readers::any_ended);
     crew.until("the outage to last", || begun.elapsed() >= OUTAGE || early())?;
@@ -96,15 +100,29 @@ fn broken(plan: &Plan, volume: &mut Volume, s3: &S3) -> anyhow::Result<()> {
     check(volume, meta, &outcome)
 }
 
-/// Unmounts what readers use. That is refused, unless it is forced. Then they keep what they have
-/// open.
-fn leave(volume: &Volume, point: &Path) -> anyhow::Result<()> {
-    let name = point.to_string_lossy();
-    let refused = volume.command(&["umount", &name]).err().context("a mount in use was unmounted")?;
-    ensure!(format!("{refused:#}").contains("busy"), "no reason for an error: {refused:#}");
-    volume.command(&["umount", "--force", &name])?;
-    ensure!(!mounted(point), "{name} is still mounted");
-    Ok(())
+/// A process that will unmount what readers use. It starts before there are files with data that is
+/// not stored: the start of a process closes copies of them, which waits for the store.
+struct Unmount(Child);
+
+impl Unmount {
+    /// First as usual, which must be refused, and then by force.
+    const SCRIPT: &str = r#"read _ && ! "$0" umount "$1" && "$0" umount --force "$1""#;
+
+    fn prepare(program: &Path, point: &Path) -> anyhow::Result<Self> {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", Self::SCRIPT]).arg(program).arg(point);
+        shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        Ok(Self(shell.spawn()?))
+    }
+
+    fn run(mut self, point: &Path) -> anyhow::Result<()> {
+        self.0.stdin.take().context("no pipe")?.write_all(b"\n")?;
+        let output = self.0.wait_with_output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success() && said.contains("busy"), "umount: {}: {said}", output.status);
+        ensure!(!mounted(point), "{} is still mounted", point.display());
+        Ok(())
+    }
 }
 
 /// Threads of one mount that each read a block.

@@ -7,10 +7,8 @@
 use std::{
     collections::HashSet,
     fs::File,
-    io, iter, panic,
+    io,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicUsize, Ordering},
-    thread,
 };
 
 use parking_lot::Mutex;
@@ -19,9 +17,6 @@ use parking_lot::Mutex;
 const MAX_DURABLE: usize = 10_000;
 /// Most objects that are synced one by one. If there are more, whole file systems are synced.
 const MAX_UNSYNCED: usize = 1000;
-/// There is one more thread that syncs for so many paths, and at most so many.
-const PATHS_PER_THREAD: usize = 8;
-const MAX_THREADS: usize = 8;
 
 /// The objects below a directory that may not survive a power cut yet.
 #[derive(Debug, Default)]
@@ -71,15 +66,15 @@ impl Durability {
         };
         let mut parents: HashSet<&Path> = directories.iter().map(PathBuf::as_path).collect();
         let mut result = self.sync_file_systems(&directories);
-        for (object, error) in failures(&objects, sync_file) {
-            self.unsynced.lock().lost.insert(object.clone());
-            result = Err(error);
+        for object in &objects {
+            if let Err(error) = sync_file(object) {
+                self.unsynced.lock().lost.insert(object.clone());
+                result = Err(error);
+            }
+            parents.extend(object.parent());
         }
-        parents.extend(objects.iter().filter_map(|object| object.parent()));
-        let parents: Vec<&Path> = parents.into_iter().collect();
-        let make_durable = |directory: &Path| self.make_durable(directory).or_else(missing_is_fine);
-        for (_, error) in failures(&parents, make_durable) {
-            result = result.and(Err(error));
+        for directory in parents {
+            result = result.and(self.make_durable(directory).or_else(missing_is_fine));
         }
         let mut unsynced = self.unsynced.lock();
         if result.is_err() {
@@ -133,30 +128,6 @@ impl Durability {
         durable.insert(directory.to_owned());
         Ok(())
     }
-}
-
-/// Syncs all paths with `sync`, several at once, because a disk takes many together almost as fast
-/// as one. Returns those that failed.
-fn failures<P: AsRef<Path> + Sync>(
-    paths: &[P],
-    sync: impl Fn(&Path) -> io::Result<()> + Sync,
-) -> Vec<(&P, io::Error)> {
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mine = iter::from_fn(|| paths.get(next.fetch_add(1, Ordering::Relaxed)));
-        mine.filter_map(|path| Some((path, sync(path.as_ref()).err()?))).collect::<Vec<_>>()
-    };
-    thread::scope(|scope| {
-        let more = (paths.len() / PATHS_PER_THREAD).min(MAX_THREADS);
-        // Without another thread, this one does it all.
-        let start = |_| thread::Builder::new().name("sync".into()).spawn_scoped(scope, work).ok();
-        let threads: Vec<_> = (0..more).filter_map(start).collect();
-        let mut failures = work();
-        for thread in threads {
-            failures.extend(thread.join().unwrap_or_else(|reason| panic::resume_unwind(reason)));
-        }
-        failures
-    })
 }
 
 /// Syncs the bytes of a file. One that was deleted meanwhile needs none.

@@ -7,10 +7,11 @@ use std::{
     time::Duration,
 };
 
-/// Answers that are remembered.
-const LAST: usize = 32;
+/// Answers that are remembered. A client whose reads all wait for a slow member gets few: more of
+/// them would show it too late.
+const LAST: usize = 16;
 /// Answers after which it is worth looking again.
-const DUE: u32 = 8;
+const DUE: u32 = 4;
 /// Bytes that cost as much as an answer without any.
 const UNIT: u32 = 64 << 10;
 

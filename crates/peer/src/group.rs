@@ -269,13 +269,13 @@ impl Group {
     /// Whether a member may be asked: this client itself, and all that are not left alone.
     fn is_usable(&self, states: &MemberStates, at: usize) -> bool {
         let node = &states.nodes[at];
-        let most = || states.fastest_but(at).map_or(SLOWEST, |fastest| node.most(fastest));
+        let most = || states.fastest_but(at).map_or(SLOWEST, |fastest| node.most_of_a_trial(fastest));
         Some(at) == states.own || node.is_usable(&self.ring, most)
     }
 
     /// Notes what an answer cost, and leaves a member alone that is much slower than others.
-    fn compare(&self, node: &Arc<Node>, took: Duration, bytes: usize) {
-        if !node.note_cost(took, bytes as u32) {
+    fn compare(&self, node: &Arc<Node>, took: Duration, bytes: u32) {
+        if !node.note_cost(took, bytes) {
             return;
         }
         let states = Arc::clone(&self.states.read());
@@ -289,6 +289,15 @@ impl Group {
         }
     }
 
+    /// An answer still arrives. It counts if it costs too much already.
+    fn compare_unfinished(&self, node: &Arc<Node>, took: Duration, bytes: u32) {
+        let states = Arc::clone(&self.states.read());
+        let fastest = states.position(node).and_then(|at| states.fastest_but(at));
+        if fastest.is_some_and(|fastest| node.is_too_slow(took, bytes, fastest)) {
+            self.compare(node, took, bytes);
+        }
+    }
+
     async fn ask(
         &self,
         node: &Arc<Node>,
@@ -296,9 +305,10 @@ impl Group {
         key: BlockKey,
         range: Range<u32>,
     ) -> Result<Option<Bytes>, Unanswered> {
-        let started = Instant::now();
+        let (started, bytes) = (Instant::now(), range.end - range.start);
         let request = self.request(kind, key, range);
-        let answer = match node.ask(&self.ring, request, None, self.config.remote_timeout).await {
+        let late = |took| self.compare_unfinished(node, took, bytes);
+        let answer = match node.read(&self.ring, request, self.config.remote_timeout, &late).await {
             Ok(answer) => answer,
             Err(unanswered) => {
                 self.stats.errors.add(1);
@@ -311,7 +321,7 @@ impl Group {
         self.stats.times.observe(started.elapsed());
         // What was read from the object store first says nothing of the member.
         if answer.status == Status::Done && !answer.waited {
-            self.compare(node, started.elapsed(), answer.payload.len());
+            self.compare(node, started.elapsed(), bytes);
         }
         if answer.version > self.version() {
             self.update_from(Arc::clone(node));
@@ -432,9 +442,13 @@ impl Peers for Group {
         Box::pin(async move {
             let states = Arc::clone(&self.states.read());
             let own = states.own.filter(|own| states.members[*own].backup)?;
-            let usable = |at: usize| at != own && self.is_usable(&states, at);
-            let at = owners(&states.shares, block, 1, usable).first().copied()?;
-            self.ask(&states.nodes[at], Kind::GetCached, block, 0..block.size).await.ok()?
+            let usable = |at: usize| self.is_usable(&states, at);
+            let [first, former] = owners(&states.shares, block, 2, usable)[..] else { return None };
+            // A client asks this member for a block of another one if that one is slow or silent.
+            if first != own {
+                return None;
+            }
+            self.ask(&states.nodes[former], Kind::GetCached, block, 0..block.size).await.ok()?
         })
     }
 

@@ -60,8 +60,9 @@ pub(crate) struct Answer {
 /// The answers that a request waits for.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    /// Completes when the first answer begins to arrive, or has arrived.
-    pub(crate) first: oneshot::Receiver<()>,
+    /// Completes when the first answer begins to arrive, or has arrived: with [`Status::Wait`] if
+    /// it is an interim one.
+    pub(crate) first: oneshot::Receiver<Status>,
     pub(crate) last: oneshot::Receiver<io::Result<Answer>>,
 }
 
@@ -70,7 +71,7 @@ struct Waiter {
     /// Whether the payload has checksums.
     summed: bool,
     waited: bool,
-    first: Option<oneshot::Sender<()>>,
+    first: Option<oneshot::Sender<Status>>,
     last: oneshot::Sender<io::Result<Answer>>,
 }
 
@@ -283,7 +284,7 @@ async fn read_one(reader: &mut BufReader<impl AsyncRead + Unpin>, shared: &Share
         if (head.status == Status::Wait || !is_here)
             && let Some(first) = waiter.first.take()
         {
-            let _ = first.send(());
+            let _ = first.send(head.status);
         }
         (waiter.range.clone(), waiter.summed && head.status == Status::Done, waiter.waited)
     };

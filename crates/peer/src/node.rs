@@ -35,6 +35,9 @@ const SILENT: Duration = Duration::from_millis(250);
 /// Bytes per second. While earlier answers to this client arrive at least as fast, it waits for its
 /// turn: it asked for many blocks at once, and would be the one that has them read twice.
 const FLOWING: f64 = 8e6;
+/// Time after which an answer that still arrives counts with what it took so far, and again after
+/// as long. Few answers come to an end if all reads wait for a slow member.
+const UNFINISHED: Duration = Duration::from_millis(250);
 /// Shortest wait for a connection.
 const CONNECTING: Duration = Duration::from_millis(250);
 /// Answers from which on the percentile is used.
@@ -44,10 +47,13 @@ const TRIAL: u32 = 256 << 10;
 /// A member is slow if its answers cost so many times as much as those of the fastest one.
 const SLOWER: u32 = 8;
 
+/// What is told how long a request takes whose answer still arrives.
+type Late<'a> = &'a (dyn Fn(Duration) + Sync);
+
 /// How a request ended, if it got no answer.
 #[derive(Debug)]
 pub(crate) enum Unanswered {
-    /// The answer did not begin in time, or did not end.
+    /// The answer did not begin in time, or did not end, or the member was left alone meanwhile.
     Slow,
     /// The connection cannot be made, or broke.
     Lost(io::Error),
@@ -130,7 +136,7 @@ impl Node {
         // The connection is made before, as it takes several trips.
         let Ok(Ok(link)) = timeout(UNKNOWN, self.link(ring, true)).await else { return false };
         let started = Instant::now();
-        let Ok(answer) = self.ask_by(&link, request, None, UNKNOWN).await else { return false };
+        let Ok(answer) = self.ask_by(&link, request, None, UNKNOWN, None).await else { return false };
         !answer.damaged && cost(started.elapsed(), answer.payload.len() as u32) <= most
     }
 
@@ -147,8 +153,14 @@ impl Node {
     }
 
     /// What its answers may cost beside those of the fastest member.
-    pub(crate) fn most(&self, fastest: Duration) -> Duration {
+    fn most(&self, fastest: Duration) -> Duration {
         (fastest * SLOWER).max(2 * self.min_timeout)
+    }
+
+    /// What the answer to a trial may cost: half as much, so that a member at the limit is not
+    /// asked and left alone by turns.
+    pub(crate) fn most_of_a_trial(&self, fastest: Duration) -> Duration {
+        self.most(fastest) / 2
     }
 
     /// How long an answer may take to begin.
@@ -168,8 +180,29 @@ impl Node {
         payload: Option<Bytes>,
         limit: Duration,
     ) -> Result<Answer, Unanswered> {
-        let (begun, key) = (Instant::now(), request.key);
-        let asked = self.try_ask(ring, request, payload, limit).await;
+        self.note(request.key, self.try_ask(ring, request, payload, limit, None)).await
+    }
+
+    /// Asks it for a part of a block. `late` may leave the member alone; then the answer is not
+    /// waited for.
+    pub(crate) async fn read(
+        &self,
+        ring: &Arc<KeyRing>,
+        request: Request,
+        limit: Duration,
+        late: Late<'_>,
+    ) -> Result<Answer, Unanswered> {
+        self.note(request.key, self.try_ask(ring, request, None, limit, Some(late))).await
+    }
+
+    /// Notes how a request ended.
+    async fn note(
+        &self,
+        key: BlockKey,
+        asked: impl Future<Output = Result<Answer, Unanswered>>,
+    ) -> Result<Answer, Unanswered> {
+        let begun = Instant::now();
+        let asked = asked.await;
         match &asked {
             Ok(answer) => self.has_answered(answer, key),
             Err(Unanswered::Slow) => self.was_slow(begun),
@@ -187,10 +220,11 @@ impl Node {
         request: Request,
         payload: Option<Bytes>,
         limit: Duration,
+        late: Option<Late<'_>>,
     ) -> Result<Answer, Unanswered> {
         let link = timeout(self.deadline().max(CONNECTING), self.link(ring, false)).await;
         let link = link.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(Unanswered::Lost)?;
-        self.ask_by(&link, request, payload, limit).await
+        self.ask_by(&link, request, payload, limit, late).await
     }
 
     async fn ask_by(
@@ -199,6 +233,7 @@ impl Node {
         request: Request,
         payload: Option<Bytes>,
         limit: Duration,
+        late: Option<Late<'_>>,
     ) -> Result<Answer, Unanswered> {
         let (started, arrived) = (Instant::now(), link.arrived());
         // A read has the object store to turn to. Others have nothing better to do than to wait.
@@ -206,7 +241,10 @@ impl Node {
         let wait = if is_read { self.deadline() } else { limit };
         let mut waiting = link.send(request, payload).await.map_err(Unanswered::Lost)?;
         let mut seen = arrived;
-        while timeout(wait, &mut waiting.first).await.is_err() {
+        let first = loop {
+            if let Ok(first) = timeout(wait, &mut waiting.first).await {
+                break first;
+            }
             let (now, before) = (Instant::now(), std::mem::replace(&mut seen, link.arrived()));
             let elapsed = started.elapsed();
             let flows = seen > before && do_flow(seen - arrived, elapsed);
@@ -220,14 +258,27 @@ impl Node {
                 self.latency.observe(started.elapsed());
                 return Err(Unanswered::Slow);
             }
-        }
+        };
         self.latency.observe(started.elapsed());
         self.health.lock().heard(Instant::now());
-        match timeout(limit, waiting.last).await {
-            Ok(Ok(Ok(answer))) => Ok(answer),
-            Ok(Ok(Err(error))) => Err(Unanswered::Lost(error)),
-            Ok(Err(_)) => Err(Unanswered::Lost(io::ErrorKind::ConnectionAborted.into())),
-            Err(_) => Err(Unanswered::Slow),
+        // A member that reads the object store first says so. That says nothing of its speed.
+        let late = late.filter(|_| first != Ok(Status::Wait));
+        let began = Instant::now();
+        loop {
+            let left = limit.saturating_sub(began.elapsed());
+            match timeout(left.min(UNFINISHED), &mut waiting.last).await {
+                Ok(Ok(Ok(answer))) => return Ok(answer),
+                Ok(Ok(Err(error))) => return Err(Unanswered::Lost(error)),
+                Ok(Err(_)) => return Err(Unanswered::Lost(io::ErrorKind::ConnectionAborted.into())),
+                Err(_) if left <= UNFINISHED => return Err(Unanswered::Slow),
+                Err(_) => {}
+            }
+            if let Some(late) = late {
+                late(started.elapsed());
+                if self.is_suspended() {
+                    return Err(Unanswered::Slow);
+                }
+            }
         }
     }
 
@@ -273,9 +324,15 @@ impl Node {
     }
 
     /// Notes what an answer cost, or what was waited for one that did not come. Returns whether it
-    /// is time to [compare](Self::compare).
+    /// is time to [compare](Self::compare). Nothing counts while the member is left alone: it would
+    /// be left alone again for it.
     pub(crate) fn note_cost(&self, took: Duration, bytes: u32) -> bool {
-        self.costs.add(cost(took, bytes))
+        !self.is_suspended() && self.costs.add(cost(took, bytes))
+    }
+
+    /// Whether an answer that took so long costs too much beside those of the fastest member.
+    pub(crate) fn is_too_slow(&self, took: Duration, bytes: u32, fastest: Duration) -> bool {
+        cost(took, bytes) > self.most(fastest)
     }
 
     /// Leaves it alone for a while. Its connections are closed.
@@ -297,138 +354,4 @@ fn do_flow(bytes: u64, time: Duration) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use sluice_data::BlockKey;
-    use tokio::{
-        io::{AsyncReadExt as _, AsyncWriteExt as _},
-        net::TcpListener,
-    };
-
-    use super::*;
-    use crate::{
-        auth::{GroupKey, admit},
-        frame::{Head, Status, sums},
-    };
-
-    const KEY: BlockKey = BlockKey { id: 1, index: 0, size: 40_000 };
-    const TIMEOUT: Duration = Duration::from_secs(30);
-
-    fn ring() -> Arc<KeyRing> {
-        Arc::new(KeyRing::new("v", "g", vec![GroupKey::new(1, b"key")]))
-    }
-
-    fn request() -> Request {
-        Request { id: 0, kind: Kind::Get, version: 0, key: KEY, range: 0..KEY.size }
-    }
-
-    /// A member that knows the key and says `said` to the first request; then it says nothing.
-    async fn member(said: impl Fn(u32) -> Vec<u8> + Send + 'static) -> Node {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("it listens");
-        let address = listener.local_addr().expect("its address").to_string();
-        tokio::spawn(async move {
-            let mut open = Vec::new();
-            while let Ok((mut stream, _)) = listener.accept().await {
-                admit(&mut stream, &ring(), b"").await.expect("it is let in");
-                let mut head = [0; Request::BYTES];
-                stream.read_exact(&mut head).await.expect("a request");
-                let id = Request::decode(&head).expect("a request").id;
-                stream.write_all(&said(id)).await.expect("it is said");
-                open.push(stream);
-            }
-        });
-        Node::new(address, None, Duration::from_millis(20), Handle::current())
-    }
-
-    fn answer(id: u32, change: impl Fn(&mut Head, &mut Vec<u32>, &mut Vec<u8>)) -> Vec<u8> {
-        let mut bytes = vec![7; KEY.size as usize];
-        let mut checks = sums(&(0..KEY.size), &bytes);
-        let mut head = Head { id, status: Status::Done, sums: 2, length: KEY.size, version: 0 };
-        change(&mut head, &mut checks, &mut bytes);
-        let checks: Vec<u8> = checks.iter().flat_map(|sum| sum.to_le_bytes()).collect();
-        [&head.encode()[..], &checks, &bytes].concat()
-    }
-
-    #[tokio::test]
-    async fn wrong_answers_are_none_and_the_member_is_left_alone() {
-        let right = member(|id| answer(id, |_, _, _| {})).await;
-        let got = right.ask(&ring(), request(), None, TIMEOUT).await.expect("a right answer");
-        assert_eq!(got.payload, vec![7; KEY.size as usize]);
-        let damaged: [fn(u32) -> Vec<u8>; 2] =
-            [|id| answer(id, |_, _, bytes| bytes[39_999] ^= 1), |id| answer(id, |_, sums, _| sums[0] ^= 1)];
-        for said in damaged {
-            let node = member(said).await;
-            let got = node.ask(&ring(), request(), None, TIMEOUT).await.expect("an answer");
-            assert!(got.damaged && got.status == Status::Failed && got.payload.is_empty());
-        }
-        let wrong: [fn(u32) -> Vec<u8>; 5] = [
-            |id| answer(id, |head, _, bytes| (head.length, *bytes) = (4, vec![7; 4])),
-            |id| answer(id, |head, sums, _| (head.sums, *sums) = (0, Vec::new())),
-            |id| answer(id, |head, _, _| head.status = Status::Wait),
-            |id| answer(id + 1, |_, _, _| {}),
-            |_| vec![0xAA; 5000],
-        ];
-        for (number, said) in wrong.into_iter().enumerate() {
-            let node = member(said).await;
-            let asked = node.ask(&ring(), request(), None, TIMEOUT).await;
-            assert!(matches!(asked, Err(Unanswered::Lost(_))), "{number}: {asked:?}");
-            assert!(node.is_suspended(), "{number}");
-        }
-    }
-
-    #[tokio::test]
-    async fn one_that_is_frozen_costs_a_moment_and_is_then_left_alone() {
-        let frozen = member(|_| Vec::new()).await;
-        let started = Instant::now();
-        let ring = ring();
-        let asks = (0..3).map(|_| frozen.ask(&ring, request(), None, TIMEOUT));
-        for asked in futures::future::join_all(asks).await {
-            assert!(matches!(asked, Err(Unanswered::Slow)), "{asked:?}");
-        }
-        assert!(started.elapsed() < TIMEOUT / 2 && frozen.is_suspended());
-        let half = member(|id| answer(id, |_, _, bytes| bytes.truncate(100))).await;
-        let asked = half.ask(&ring, request(), None, Duration::from_millis(50)).await;
-        assert!(matches!(asked, Err(Unanswered::Slow)), "{asked:?}");
-    }
-
-    #[test]
-    fn answers_flow_if_they_are_as_fast_as_that() {
-        let bytes = (2.0 * FLOWING) as u64;
-        assert!(do_flow(bytes, 2 * UNKNOWN) && !do_flow(bytes - 1, 2 * UNKNOWN));
-    }
-
-    #[tokio::test]
-    async fn one_that_is_much_slower_than_others_is_left_alone_until_a_trial() {
-        let (ring, fast, slow) = (ring(), Duration::from_millis(1), Duration::from_millis(100));
-        let node = Arc::new(member(|id| answer(id, |_, _, _| {})).await);
-        node.ask(&ring, request(), None, TIMEOUT).await.expect("an answer");
-        let cost = |took| assert_eq!((0..32).filter(|_| node.note_cost(took, 0)).count(), 4);
-        cost(slow);
-        node.compare(slow);
-        assert!(node.is_usable(&ring, || slow), "the others are slow, too");
-        cost(fast * 9);
-        node.compare(fast);
-        assert!(node.is_usable(&ring, || slow), "it is fast enough");
-        cost(slow);
-        node.compare(fast);
-        assert!(node.is_suspended() && !node.is_usable(&ring, || slow));
-        let until = Instant::now() + TIMEOUT;
-        while !node.is_usable(&ring, || TIMEOUT) {
-            assert!(Instant::now() < until, "it is never tried");
-            tokio::task::yield_now().await;
-        }
-        assert_eq!(node.usual_cost(), None, "what it was is forgotten");
-    }
-
-    #[tokio::test]
-    async fn nobody_there_is_found_out_once() {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("it listens");
-        let address = listener.local_addr().expect("its address").to_string();
-        drop(listener);
-        let node = Node::new(address, None, Duration::from_millis(20), Handle::current());
-        for _ in 0..100 {
-            let asked = node.ask(&ring(), request(), None, TIMEOUT).await;
-            assert!(matches!(asked, Err(Unanswered::Lost(_))), "{asked:?}");
-            assert!(node.is_suspended());
-        }
-    }
-}
+mod tests;

@@ -95,6 +95,26 @@ async fn a_member_that_joins_asks_the_one_before_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_joins_asks_for_no_block_of_another_one() {
+    let cluster = Cluster::new(true);
+    let old = cluster.node("a:1", false);
+    let client = cluster.client(with_long_timeout());
+    for id in 0..40 {
+        assert!(fetch(&client, key(id, 1000), 0..1000).await);
+    }
+    let new = cluster.node("b:1", true);
+    old.group.refresh().expect("with its heartbeat");
+    let mut taken = 0;
+    for block in (0..40).map(|id| key(id, 1000)) {
+        let former = new.group.fetch_from_former(block).await;
+        // A client that asks the new one for a block of the old one does so because that is slow.
+        assert_eq!(former.is_some(), !old.group.owns(block), "{block:?}");
+        taken += u32::from(former.is_some());
+    }
+    assert!((5..=35).contains(&taken), "{taken} of 40");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_client_uploads_is_offered_to_its_owner() {
     let cluster = Cluster::new(false);
     let node = cluster.node("a:1", false);

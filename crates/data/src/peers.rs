@@ -30,7 +30,7 @@ pub trait Peers: fmt::Debug + Send + Sync {
     fn fetch(&self, block: BlockKey, range: Range<u32>) -> Asked<'_, Bytes>;
 
     /// All of `block` from the member that owned it before this one joined, if it is cached there;
-    /// `None` a while after this one joined, and if another one owns it now.
+    /// `None` if this one joined long ago, or if another member owns the block now.
     fn fetch_from_former(&self, block: BlockKey) -> Asked<'_, Bytes>;
 
     /// Has the owner of `block` do something with it. The result is said there; `None` if nobody

@@ -1,17 +1,17 @@
 //! The response times of the last answers of a member, in proportion to their size.
 //!
-//! What must stay true: one slow answer does not change the median.
+//! What must stay true: one slow answer does not change the median, unless it takes seconds: then
+//! it counts many times while it arrives.
 
 use std::{
     sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 
-/// Answers that are remembered. A client whose reads all wait for a slow member gets few: more of
-/// them would show it too late.
-const LAST: usize = 16;
+/// Answers that are remembered.
+const LAST: usize = 32;
 /// Answers after which it is worth looking again.
-const DUE: u32 = 4;
+const DUE: u32 = 8;
 /// Bytes that cost as much as an answer without any.
 const UNIT: u32 = 64 << 10;
 

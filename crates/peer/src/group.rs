@@ -41,7 +41,6 @@ const TRIES: usize = 2;
 const DIRECTORY_PAUSE: Duration = Duration::from_secs(5);
 /// As [`DIRECTORY_PAUSE`], for a client that knows no member.
 const EMPTY_PAUSE: Duration = Duration::from_secs(30);
-
 /// Bytes of uploaded blocks that are on their way to their owners; others are not offered.
 const OFFERED: usize = 64 << 20;
 /// Shortest pause while others know a newer list, and the same for each member of the list. When
@@ -55,6 +54,8 @@ const WHOLE: Duration = Duration::from_mins(10);
 const NOTIFIED: usize = 16;
 /// What an answer may cost if there is no other member to compare with.
 const SLOWEST: Duration = Duration::from_secs(1);
+/// Longest time for an answer of a former owner to arrive: a client waits for both members.
+const FORMER: Duration = Duration::from_secs(1);
 /// Longest time for a member to read a block into its cache.
 const WARMING: Duration = Duration::from_mins(2);
 
@@ -242,7 +243,7 @@ impl Group {
     async fn fetch_block(&self, key: BlockKey, range: Range<u32>) -> Option<Bytes> {
         let states = Arc::clone(&self.states.read());
         let candidates = owners(&states.shares, key, TRIES, |at| self.is_usable(&states, at));
-        let mut kind = Kind::Get;
+        let (mut kind, limit) = (Kind::Get, self.config.remote_timeout);
         for at in candidates {
             if Some(at) == states.own {
                 if !states.members[at].backup {
@@ -252,7 +253,7 @@ impl Group {
                 kind = Kind::GetCached;
                 continue;
             }
-            match self.ask(&states.nodes[at], kind, key, range.clone()).await {
+            match self.ask(&states.nodes[at], kind, key, range.clone(), limit).await {
                 Ok(found) => return found,
                 Err(Unanswered::Slow) => return None,
                 Err(Unanswered::Lost(_)) => {}
@@ -269,7 +270,7 @@ impl Group {
     /// Whether a member may be asked: this client itself, and all that are not left alone.
     fn is_usable(&self, states: &MemberStates, at: usize) -> bool {
         let node = &states.nodes[at];
-        let most = || states.fastest_but(at).map_or(SLOWEST, |fastest| node.most_of_a_trial(fastest));
+        let most = || states.fastest_but(at).map_or(SLOWEST, |fastest| node.most(fastest));
         Some(at) == states.own || node.is_usable(&self.ring, most)
     }
 
@@ -304,11 +305,12 @@ impl Group {
         kind: Kind,
         key: BlockKey,
         range: Range<u32>,
+        limit: Duration,
     ) -> Result<Option<Bytes>, Unanswered> {
         let (started, bytes) = (Instant::now(), range.end - range.start);
         let request = self.request(kind, key, range);
         let late = |took| self.compare_unfinished(node, took, bytes);
-        let answer = match node.read(&self.ring, request, self.config.remote_timeout, &late).await {
+        let answer = match node.read(&self.ring, request, limit, &late).await {
             Ok(answer) => answer,
             Err(unanswered) => {
                 self.stats.errors.add(1);
@@ -444,11 +446,13 @@ impl Peers for Group {
             let own = states.own.filter(|own| states.members[*own].backup)?;
             let usable = |at: usize| self.is_usable(&states, at);
             let [first, former] = owners(&states.shares, block, 2, usable)[..] else { return None };
-            // A client asks this member for a block of another one if that one is slow or silent.
+            // A client asks this member for a block of another one only because that one is slow or
+            // silent: this one would wait for it, too.
             if first != own {
                 return None;
             }
-            self.ask(&states.nodes[former], Kind::GetCached, block, 0..block.size).await.ok()?
+            let limit = self.config.remote_timeout.min(FORMER);
+            self.ask(&states.nodes[former], Kind::GetCached, block, 0..block.size, limit).await.ok()?
         })
     }
 

@@ -76,6 +76,8 @@ impl Health {
     pub(crate) fn tried(&mut self, well: bool, now: Instant) {
         if well {
             (self.heard, self.state) = (now, State::Asked(now));
+            // Those that were asked before ended meanwhile.
+            (self.slow, self.unanswered) = (0, None);
         } else {
             self.leave_alone(now);
         }

@@ -153,14 +153,8 @@ impl Node {
     }
 
     /// What its answers may cost beside those of the fastest member.
-    fn most(&self, fastest: Duration) -> Duration {
+    pub(crate) fn most(&self, fastest: Duration) -> Duration {
         (fastest * SLOWER).max(2 * self.min_timeout)
-    }
-
-    /// What the answer to a trial may cost: half as much, so that a member at the limit is not
-    /// asked and left alone by turns.
-    pub(crate) fn most_of_a_trial(&self, fastest: Duration) -> Duration {
-        self.most(fastest) / 2
     }
 
     /// How long an answer may take to begin.
@@ -251,7 +245,9 @@ impl Node {
             let most = if flows { limit } else { UNKNOWN };
             // One that answered others meanwhile has much to do. If its clients went to the object
             // store, it would have to read less often, but the store more often.
-            let is_busy = is_read && (flows || self.health.lock().was_heard_within(SILENT, now));
+            let is_excluded = late.is_some() && self.is_suspended();
+            let is_busy =
+                is_read && !is_excluded && (flows || self.health.lock().was_heard_within(SILENT, now));
             if !is_busy || elapsed >= most {
                 // It counts as long as it was waited for, so that a member that became slower for
                 // good is believed in the end.
@@ -324,8 +320,8 @@ impl Node {
     }
 
     /// Notes what an answer cost, or what was waited for one that did not come. Returns whether it
-    /// is time to [compare](Self::compare). Nothing counts while the member is left alone: it would
-    /// be left alone again for it.
+    /// is time to [compare](Self::compare). Nothing counts while the member is left
+    /// alone: otherwise answers from before would exclude it again after a trial.
     pub(crate) fn note_cost(&self, took: Duration, bytes: u32) -> bool {
         !self.is_suspended() && self.costs.add(cost(took, bytes))
     }

@@ -252,7 +252,8 @@ fn commits_and_reads_of_three_thousand_records() {
     let writes = rows.iter().map(|row| Write::Delete(row.key())).collect();
     let all = Commit { expects, writes, step: None };
     engine.commit(&all).expect("split");
-    let Err(EngineError::Conflict(keys)) = engine.commit(&all) else { panic!("gone") };
+    let again = engine.commit(&all);
+    let Err(EngineError::Conflict(keys)) = again else { panic!("they are gone: {again:?}") };
     assert!(keys.len() >= rows.len());
 }
 

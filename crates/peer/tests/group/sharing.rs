@@ -7,7 +7,7 @@ use sluice_data::{OwnerAction, Peers as _};
 use sluice_peer::GroupConfig;
 use tokio::task::JoinSet;
 
-use crate::cluster::{Cluster, TIMEOUT, content, fetch, key, with_long_timeout};
+use crate::cluster::{Cluster, Node, TIMEOUT, content, fetch, key, with_long_timeout};
 
 async fn many_clients_read_the_store_once(plaintext: bool) {
     let cluster = Cluster::new(plaintext);
@@ -71,9 +71,8 @@ async fn a_newer_list_comes_from_the_members() {
     assert_eq!(cluster.engine.asked.load(Ordering::SeqCst), asked, "the engine was not asked");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_member_that_joins_asks_the_one_before_it() {
-    let cluster = Cluster::new(true);
+/// A member that has 40 blocks, and one that joined after it.
+async fn old_and_new(cluster: &Cluster) -> (Node, Node) {
     let old = cluster.node("a:1", false);
     let client = cluster.client(with_long_timeout());
     for id in 0..40 {
@@ -82,6 +81,13 @@ async fn a_member_that_joins_asks_the_one_before_it() {
     let new = cluster.node("b:1", true);
     assert_eq!(cluster.reads(), 40);
     old.group.refresh().expect("with its heartbeat");
+    (old, new)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_joins_asks_the_one_before_it() {
+    let cluster = Cluster::new(true);
+    let (old, new) = old_and_new(&cluster).await;
     // What the new one owns it takes from the other one.
     let mut taken = 0;
     for id in 0..40 {
@@ -97,13 +103,7 @@ async fn a_member_that_joins_asks_the_one_before_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_joins_asks_for_no_block_of_another_one() {
     let cluster = Cluster::new(true);
-    let old = cluster.node("a:1", false);
-    let client = cluster.client(with_long_timeout());
-    for id in 0..40 {
-        assert!(fetch(&client, key(id, 1000), 0..1000).await);
-    }
-    let new = cluster.node("b:1", true);
-    old.group.refresh().expect("with its heartbeat");
+    let (old, new) = old_and_new(&cluster).await;
     let mut taken = 0;
     for block in (0..40).map(|id| key(id, 1000)) {
         let former = new.group.fetch_from_former(block).await;

@@ -67,10 +67,7 @@ impl Durability {
         let mut parents: HashSet<&Path> = directories.iter().map(PathBuf::as_path).collect();
         let mut result = self.sync_file_systems(&directories);
         for object in &objects {
-            if let Err(error) = sync_file(object) {
-                self.unsynced.lock().lost.insert(object.clone());
-                result = Err(error);
-            }
+            result = result.and(sync_file(object).map_err(|error| self.note(object, error)));
             parents.extend(object.parent());
         }
         for directory in parents {
@@ -96,15 +93,26 @@ impl Durability {
         let mut result = Ok(());
         let mut synced = HashSet::new();
         for directory in directories {
-            let one = File::open(directory).and_then(|opened| {
-                if synced.insert(device(&opened)?) { sync_file_system(directory, &opened) } else { Ok(()) }
+            let one = open(directory).and_then(|opened| match opened {
+                Some(opened) if synced.insert(device(&opened).map_err(Unfinished::Closed)?) => {
+                    sync_file_system(directory, &opened)
+                }
+                _ => Ok(()),
             });
-            if let Err(error) = one.or_else(missing_is_fine) {
-                self.unsynced.lock().lost.insert(directory.clone());
-                result = Err(error);
-            }
+            result = result.and(one.map_err(|error| self.note(directory, error)));
         }
         result
+    }
+
+    /// Remembers a file that the disk failed to take.
+    fn note(&self, path: &Path, error: Unfinished) -> io::Error {
+        match error {
+            Unfinished::Closed(error) => error,
+            Unfinished::Failed(error) => {
+                self.unsynced.lock().lost.insert(path.to_owned());
+                error
+            }
+        }
     }
 
     /// Makes the names in `directory` durable, and its own name in its parents, whichever process
@@ -130,9 +138,27 @@ impl Durability {
     }
 }
 
+/// Why the bytes of a file are not on the disk.
+enum Unfinished {
+    /// It could not be opened, for example because too many files are open. A later sync can
+    /// succeed.
+    Closed(io::Error),
+    /// The disk failed to take them. The kernel reports it only once.
+    Failed(io::Error),
+}
+
+/// Opens a file to sync it; `None` if it was deleted meanwhile.
+fn open(path: &Path) -> Result<Option<File>, Unfinished> {
+    match File::open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Unfinished::Closed(error)),
+    }
+}
+
 /// Syncs the bytes of a file. One that was deleted meanwhile needs none.
-fn sync_file(path: &Path) -> io::Result<()> {
-    File::open(path).and_then(|file| file.sync_data()).or_else(missing_is_fine)
+fn sync_file(path: &Path) -> Result<(), Unfinished> {
+    open(path)?.map_or(Ok(()), |file| file.sync_data()).map_err(Unfinished::Failed)
 }
 
 fn missing_is_fine(error: io::Error) -> io::Result<()> {
@@ -145,8 +171,8 @@ fn device(file: &File) -> io::Result<u64> {
 }
 
 #[cfg(target_os = "linux")]
-fn sync_file_system(_: &Path, opened: &File) -> io::Result<()> {
-    Ok(rustix::fs::syncfs(opened)?)
+fn sync_file_system(_: &Path, opened: &File) -> Result<(), Unfinished> {
+    rustix::fs::syncfs(opened).map_err(|error| Unfinished::Failed(error.into()))
 }
 
 /// A number for each file: each is synced by itself here.
@@ -160,6 +186,7 @@ fn device(file: &File) -> io::Result<u64> {
 
 /// This system cannot sync a file system: all files of the directory are synced.
 #[cfg(not(target_os = "linux"))]
-fn sync_file_system(directory: &Path, _: &File) -> io::Result<()> {
-    std::fs::read_dir(directory)?.try_for_each(|entry| sync_file(&entry?.path()))
+fn sync_file_system(directory: &Path, _: &File) -> Result<(), Unfinished> {
+    let mut entries = std::fs::read_dir(directory).map_err(Unfinished::Closed)?;
+    entries.try_for_each(|entry| sync_file(&entry.map_err(Unfinished::Closed)?.path()))
 }

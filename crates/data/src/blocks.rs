@@ -157,15 +157,18 @@ impl BlockStore {
     /// Makes stored data survive a power cut, also data that waits for its upload. Blocks; must not
     /// be called from the runtime's own threads.
     pub(crate) fn harden(&self) -> FsResult<()> {
-        if let Some(store) = &self.synced {
-            block_on(&self.runtime, store.sync()).map_err(FsError::io)?;
-        }
+        self.sync_store().map_err(FsError::io)?;
         let Some(staging) = &self.staging else { return Ok(()) };
         for key in staging.sync().map_err(FsError::io)? {
             let account = self.account_for(staging, key, staging.is_uploading(key));
             block_on(&self.runtime, account).map_err(FsError::io)?;
         }
         Ok(())
+    }
+
+    /// Makes all objects survive a power cut. Blocks, as [`Self::harden`] does.
+    pub(crate) fn sync_store(&self) -> Result<(), ObjectError> {
+        self.synced.as_ref().map_or(Ok(()), |store| block_on(&self.runtime, store.sync()))
     }
 
     /// Finds out what happened to a staged block whose file is gone. Another mount on this machine

@@ -1,7 +1,8 @@
 //! Compaction: replaces many records of a chunk by few.
 //!
 //! What must stay true: a compaction never changes the content of a chunk. Old blocks stay until
-//! the metadata no longer names them. Records that changed meanwhile are not replaced.
+//! the metadata no longer names them, and the new ones survive a power cut before it names them.
+//! Records that changed meanwhile are not replaced.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -221,7 +222,8 @@ impl Compactor {
         let Some(plan) = plan(records) else { return Ok(false) };
         let id = self.index.new_slice_id(&Interrupt::never())?;
         let new = Slice::whole(plan.pos, id, plan.size);
-        if let Err(error) = self.copy(&plan, id) {
+        // The old blocks may be durable, and the metadata that names the new ones may soon be.
+        if let Err(error) = self.copy(&plan, id).and_then(|()| self.blocks.sync_store()) {
             self.delete(new);
             // Another client replaced the records, and their blocks are deleted already.
             return if matches!(error, ObjectError::NotFound { .. }) || self.stop.is_set() {

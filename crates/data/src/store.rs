@@ -165,7 +165,12 @@ impl DataStore {
 
     /// Flushes `ino` if there is anything to flush.
     pub fn flush(&self, ino: Ino) -> FsResult<()> {
-        self.find_writer(ino).map_or(Ok(()), |writer| writer.flush())
+        self.flush_for(ino, &Interrupt::never())
+    }
+
+    /// [`Self::flush`], as long as a caller waits for it. See [`FileWriter::flush_for`].
+    pub fn flush_for(&self, ino: Ino, interrupt: &Interrupt) -> FsResult<()> {
+        self.find_writer(ino).map_or(Ok(()), |writer| writer.flush_for(interrupt))
     }
 
     /// Flushes `ino` for another caller than the writer. A failure is still reported to the writer

@@ -115,6 +115,62 @@ fn an_upload_that_fails_for_good_is_told_once() {
 }
 
 #[test]
+fn data_that_a_flush_reported_as_lost_is_not_stored_later() {
+    let volume = Volume::default();
+    let hour = Duration::from_hours(1);
+    let data = volume.open(&DataConfig { flush_age: hour, flush_idle: hour, ..small(BLOCK) });
+    let writer = data.writer(INO);
+    // More chunks than there are ids. The last one has a block that is under way.
+    let chunks = 100;
+    writer.write(chunks * CHUNK_SIZE, &bytes(1, BLOCK as usize + 1), now()).unwrap();
+    volume.index.refuse_ids.store(true, Ordering::SeqCst);
+    for chunk in 0..chunks {
+        writer.write(chunk * CHUNK_SIZE, b"lost", now()).unwrap();
+    }
+    assert_eq!(writer.flush(), Err(FsError::io("")));
+    assert_eq!(writer.dirty_end(), 0, "nothing waits for a later commit");
+    volume.index.refuse_ids.store(false, Ordering::SeqCst);
+    let stored = volume.index.records().len();
+    assert!(stored < chunks as usize);
+    writer.write(0, b"kept", now()).unwrap();
+    writer.flush().unwrap();
+    assert_eq!(volume.index.records().len(), stored + 1);
+    volume.check(&data);
+}
+
+#[test]
+fn a_commit_does_not_set_back_the_time() {
+    let volume = Volume::default();
+    let data = volume.open(&small(BLOCK));
+    let writer = data.writer(INO);
+    writer.write(CHUNK_SIZE, b"first", Time::from_nanos(10)).unwrap();
+    writer.write(0, b"the header, last", Time::from_nanos(12)).unwrap();
+    writer.flush().unwrap();
+    assert_eq!(volume.index.mtime(INO), Some(Time::from_nanos(12)));
+}
+
+#[test]
+fn a_compaction_is_durable_before_the_records_name_it() {
+    for sync_store in [true, false] {
+        let volume = Volume::default();
+        let data = volume.open(&DataConfig { sync_store, ..small(BLOCK) });
+        for round in 0..3 {
+            data.writer(INO).write(round * 10, &bytes(round, 100), now()).unwrap();
+            data.flush(INO).unwrap();
+        }
+        let records = volume.index.records();
+        if sync_store {
+            volume.store.faults.sync_errors.store(1, Ordering::Relaxed);
+            assert_eq!(data.compact(INO, 0), Err(FsError::io("")));
+            assert_eq!(volume.index.records(), records, "they name what is durable");
+        }
+        assert_eq!(data.compact(INO, 0), Ok(true));
+        assert_eq!(volume.store.faults.syncs.load(Ordering::Relaxed), if sync_store { 2 } else { 0 });
+        volume.check(&data);
+    }
+}
+
+#[test]
 fn an_fsync_syncs_the_store_and_a_flush_does_not() {
     for sync_store in [true, false] {
         let volume = Volume::default();

@@ -58,7 +58,7 @@ impl BlockStore {
         // A copy, unless blocks are stored as they are.
         let copied = if self.compression == Compression::None { 0 } else { stored.len() };
         let _held = self.budget.charge(copied as u64);
-        let begun = Instant::now();
+        let mut failing = None;
         let mut pause = PAUSES.start;
         let _uploading = self.stats.uploading.one();
         let result = loop {
@@ -81,9 +81,12 @@ impl BlockStore {
                     // The store may refuse access for a while, when keys are rotated.
                     let passing =
                         matches!(error, ObjectError::Unavailable { .. } | ObjectError::Denied { .. });
-                    // The store may have retried itself.
-                    let late = started.elapsed() > self.give_up / 2;
-                    if !passing || late || begun.elapsed() + pause > self.give_up {
+                    // The store may have retried itself, but not after it was denied access.
+                    let late = matches!(error, ObjectError::Unavailable { .. })
+                        && started.elapsed() > self.give_up / 2;
+                    // Until the first failure, it waited for others, or for a limit of bandwidth.
+                    let failing = *failing.get_or_insert_with(Instant::now);
+                    if !passing || late || failing.elapsed() + pause > self.give_up {
                         break Err(error);
                     }
                     tracing::warn!(%error, "a block could not be uploaded and is tried again");

@@ -4,12 +4,12 @@
 //! What must stay true: the records are in the order of their commits, in which later ones hide
 //! earlier ones. Every byte stays readable until the metadata contains it.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
 use sluice_object::Buffer;
-use sluice_types::{FsResult, Slice, Time};
+use sluice_types::{FsError, FsResult, Slice, Time};
 
 use super::{
     extents::{Extents, Run, overlapping},
@@ -37,6 +37,8 @@ pub(super) struct Batch {
     shown: Vec<Slice>,
     /// Blocks by slice, in order.
     uploads: FxHashMap<u64, Vec<Arc<Upload>>>,
+    /// Why its data will not be stored, whatever happens to the blocks that are under way.
+    refused: Option<FsError>,
 }
 
 /// Makes slices out of extents.
@@ -80,8 +82,15 @@ impl<'a> Freezer<'a> {
             }
         }
         let all: Vec<Slice> = self.commits.concat();
-        let batch =
-            Batch { seq, index, mtime, shown: visible(&all), commits: self.commits, uploads: self.uploads };
+        let batch = Batch {
+            seq,
+            index,
+            mtime,
+            shown: visible(&all),
+            commits: self.commits,
+            uploads: self.uploads,
+            refused: None,
+        };
         (batch, self.fresh)
     }
 
@@ -161,6 +170,14 @@ impl<'a> Freezer<'a> {
 }
 
 impl Batch {
+    /// The batch of data that cannot be stored. It ends when the last upload under way ends, so
+    /// that the blocks can be deleted.
+    pub(super) fn refused(extents: Extents, seq: u64, index: u32, mtime: Time, error: FsError) -> Self {
+        let runs = extents.layers.into_iter().flat_map(BTreeMap::into_values);
+        let uploads = runs.filter_map(|run| Some((run.slice?, run.uploading))).collect();
+        Self { seq, index, mtime, commits: Vec::new(), shown: Vec::new(), uploads, refused: Some(error) }
+    }
+
     /// `None` while blocks are being uploaded; then whether all of them are stored.
     pub(super) fn outcome(&self) -> Option<FsResult<()>> {
         let mut result = Ok(());
@@ -169,7 +186,7 @@ impl Batch {
                 result = Err(not_stored(&error));
             }
         }
-        Some(result)
+        Some(self.refused.clone().map_or(result, Err))
     }
 
     /// The slices, with their sizes.

@@ -64,6 +64,9 @@ struct State {
     /// Numbers of the last batch that was frozen, and of the last one that ended.
     frozen: u64,
     ended: u64,
+    /// The newest time of a batch, while there is data that is not frozen. Chunks are not frozen in
+    /// the order of their writes, and a commit must not set back the time of the file.
+    newest: Option<Time>,
     committing: bool,
     /// Number of threads in [`FileWriter::settle`], which commit themselves.
     waiters: u32,
@@ -242,12 +245,15 @@ impl FileWriter {
         let ids = self.context.ids.take(ids_needed(&active.extents))?;
         let Some(active) = state.active.remove(&index) else { return Ok(()) };
         if active.extents.is_empty() {
+            state.newest = state.newest.filter(|_| !state.active.is_empty());
             return Ok(());
         }
         let blocks = &self.context.blocks;
         let freezer = Freezer::new(blocks.layout, &blocks.budget, ids);
         state.frozen += 1;
-        let (batch, mut fresh) = freezer.freeze(active.extents, state.frozen, index, active.mtime);
+        let mtime = state.newest.map_or(active.mtime, |newest| newest.max(active.mtime));
+        state.newest = (!state.active.is_empty()).then_some(mtime);
+        let (batch, mut fresh) = freezer.freeze(active.extents, state.frozen, index, mtime);
         state.pending.push_back(Arc::new(batch));
         starting.append(&mut fresh);
         Ok(())
@@ -265,8 +271,9 @@ impl FileWriter {
         chosen.into_iter().try_for_each(|index| self.freeze(state, index, starting))
     }
 
-    /// Freezes all data. Returns the number of the last batch. If there are no ids, the failure is
-    /// kept, and reported by the next call that reports failures.
+    /// Freezes all data. Returns the number of the last batch. If there are no ids, the data is
+    /// lost, as that of a batch that cannot be stored: a caller that got an error must not find it
+    /// in the file later.
     fn freeze_all(self: &Arc<Self>, starting: &mut Vec<Arc<Upload>>) -> u64 {
         let WriteContext { ids, index, .. } = &*self.context;
         let mut state = self.state.lock();
@@ -276,8 +283,7 @@ impl FileWriter {
             let filled = ids.fill(count, index, &Interrupt::never());
             state = self.state.lock();
             if let Err(error) = filled {
-                state.failures.add(error);
-                break;
+                refuse_all(&mut state, &error);
             }
         }
         state.frozen
@@ -289,7 +295,15 @@ impl FileWriter {
     /// What failed with any data written since an error was last reported to anybody. For one open
     /// file, use [`OpenWriter`].
     pub fn flush(self: &Arc<Self>) -> FsResult<()> {
-        self.settle_all(&|| true)?;
+        self.flush_for(&Interrupt::never())
+    }
+
+    /// [`Self::flush`], as long as a caller waits for it.
+    ///
+    /// # Errors
+    /// As there; `EINTR` after `interrupt`. The data is still stored later.
+    pub fn flush_for(self: &Arc<Self>, interrupt: &Interrupt) -> FsResult<()> {
+        self.settle_all(&|| !interrupt.is_set())?;
         let mut state = self.state.lock();
         let reported = state.failures.report_new();
         self.mark_clean(&mut state);
@@ -453,6 +467,16 @@ impl Drop for UnderWay {
         self.1.abandon();
         self.0.stored();
     }
+}
+
+/// Makes batches that fail out of all data that is not frozen.
+fn refuse_all(state: &mut State, error: &FsError) {
+    for (index, active) in std::mem::take(&mut state.active) {
+        state.frozen += 1;
+        let batch = Batch::refused(active.extents, state.frozen, index, active.mtime, error.clone());
+        state.pending.push_back(Arc::new(batch));
+    }
+    state.newest = None;
 }
 
 impl State {

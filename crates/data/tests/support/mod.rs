@@ -46,6 +46,8 @@ pub struct MemIndex {
     pub commits: AtomicU64,
     /// What each commit said of whether it is the last.
     pub lasts: Mutex<Vec<bool>>,
+    /// There are no ids for new slices.
+    pub refuse_ids: AtomicBool,
     /// Questions wait while this is set.
     pub away: AtomicBool,
     /// Questions that wait.
@@ -139,6 +141,9 @@ impl ChunkIndex for MemIndex {
 
     fn new_slice_id(&self, interrupt: &Interrupt) -> FsResult<u64> {
         self.answer(interrupt)?;
+        if self.refuse_ids.load(Ordering::SeqCst) {
+            return Err(FsError::io("told to refuse ids"));
+        }
         Ok(self.next.fetch_add(1, Ordering::Relaxed) + 1)
     }
 

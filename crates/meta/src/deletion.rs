@@ -146,6 +146,10 @@ impl Meta {
         sink: &dyn BlockSink,
         interrupt: &Interrupt,
     ) -> FsResult<()> {
+        if !slices.is_empty() {
+            // A commit that a power cut undoes may bring back a file that needs the blocks.
+            self.retry(interrupt, || self.engine.sync())?;
+        }
         for slices in slices.chunks(SLICES_AT_ONCE) {
             let mut forget = Vec::with_capacity(slices.len());
             for ((id, size), deleted) in slices.iter().copied().zip(sink.delete_slices(slices)) {

@@ -47,6 +47,17 @@ impl SharedLock {
         }
     }
 
+    /// As [`Self::write`], but gives up after `timeout`.
+    pub fn try_write_for(&self, timeout: Duration) -> Option<RwLockWriteGuard<'_, ()>> {
+        if !is_scheduled() {
+            return self.lock.try_write_for(timeout);
+        }
+        self.alone.fetch_add(1, Ordering::SeqCst);
+        let guard = attempt_until(now() + timeout, || self.lock.try_write());
+        self.alone.fetch_sub(1, Ordering::SeqCst);
+        guard
+    }
+
     /// Whether the caller is a thread, and meets no task that waits.
     fn is_free(&self) -> bool {
         self.alone.load(Ordering::SeqCst) == 0 && !is_scheduled()

@@ -148,7 +148,7 @@ impl Vfs {
         let moment = self.cache().moment();
         let attr = if sets_time {
             // Otherwise a later commit would set the time of the write.
-            self.index.set_after_flush(op, interrupt, || self.flush_ino(ino))?
+            self.index.set_after_flush(op, interrupt, || self.flush_ino(ino, interrupt))?
         } else {
             self.index.set(op, interrupt)?
         };

@@ -3,7 +3,7 @@
 //! What must stay true: an operation that changes content only in the metadata (truncate, punch,
 //! copy) excludes writers, and runs after all written data is committed.
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::Range, sync::Arc};
 
 use bytes::Bytes;
 use sluice_data::visible;
@@ -30,8 +30,8 @@ use crate::{
 
 /// Chunks copied in one operation at most; more is a short copy, as the call allows.
 const MAX_COPIED: u64 = 1024;
-/// How often a waiting write checks whether it was interrupted.
-const INTERRUPT_CHECK: Duration = Duration::from_millis(50);
+/// Chunks whose records a seek reads at once: 4 GiB of the file first, 4 TiB at most.
+const SEEK_CHUNKS: Range<u32> = 64..65_536;
 
 /// A position in an open file.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +55,7 @@ impl Vfs {
         self.used(&handle);
         let length = self.length(&handle.file, interrupt)?;
         let pieces = handle.reader.read(offset, size, length, interrupt)?;
-        self.touch(&handle.file);
+        self.touch(&handle.file, interrupt);
         let bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
         self.observed.read.add(bytes);
         Ok(pieces)
@@ -79,20 +79,14 @@ impl Vfs {
         self.locks_hold(&handle)?;
         self.used(&handle);
         let file = &handle.file;
-        self.discard_under_lost_locks(file)?;
+        self.discard_under_lost_locks(file, interrupt)?;
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= MAX_FILE_SIZE);
         self.admit(file, end.ok_or(FsError::FileTooBig)?)?;
         if kill_suid {
             self.kill_suid(interrupt, file)?;
         }
         // A truncation holds this lock for as long as the store does not answer.
-        let _content = loop {
-            match file.content_lock.try_read_for(INTERRUPT_CHECK) {
-                Some(content) => break content,
-                None if interrupt.is_set() => return Err(FsError::Interrupted),
-                None => {}
-            }
-        };
+        let _content = file.hold_content(interrupt)?;
         // Check again under the content lock, because data written under lost locks is discarded
         // while this lock is held.
         self.locks_hold(&handle)?;
@@ -198,8 +192,8 @@ impl Vfs {
         }
         let opened = handle.as_ref().is_some_and(|handle| handle.writer.is_some());
         let file = self.cache().file(ino);
-        let content = file.as_ref().map(|file| file.content_lock.write());
-        self.flush_before_truncate(ino)?;
+        let content = file.as_ref().map(|file| file.hold_content_alone(interrupt)).transpose()?;
+        self.flush_before_truncate(ino, interrupt)?;
         let moment = self.cache().moment();
         let attr =
             self.run_truncate(caller, interrupt, (ino, handle.as_deref()), length, (opened, kill_suid))?;
@@ -230,8 +224,8 @@ impl Vfs {
         if !caller.is_privileged() {
             self.kill_suid(interrupt, file)?;
         }
-        let _content = file.content_lock.write();
-        self.flush_ino(ino)?;
+        let _content = file.hold_content_alone(interrupt)?;
+        self.flush_ino(ino, interrupt)?;
         let op = UnderLocks { op: Fallocate { ino, what, offset, length }, fences: handle.locks.since() };
         self.index.change(ino, op, interrupt, |attr| *attr, || self.cache().content_changed(ino))?;
         Ok(())
@@ -260,13 +254,16 @@ impl Vfs {
         }
         let most = MAX_COPIED * CHUNK_SIZE - from.offset % CHUNK_SIZE;
         // Lock order: that of the lower inode first.
-        let reads = || source.content_lock.read();
-        let writes = || target.content_lock.write();
-        let one = (source.ino == target.ino).then(writes);
-        let two = (source.ino < target.ino).then(|| (reads(), writes()));
-        let other = (source.ino > target.ino).then(|| (writes(), reads()));
-        self.flush_ino(source.ino)?;
-        self.flush_ino(target.ino)?;
+        let mut reads = None;
+        if source.ino < target.ino {
+            reads = Some(source.hold_content(interrupt)?);
+        }
+        let writes = target.hold_content_alone(interrupt)?;
+        if source.ino > target.ino {
+            reads = Some(source.hold_content(interrupt)?);
+        }
+        self.flush_ino(source.ino, interrupt)?;
+        self.flush_ino(target.ino, interrupt)?;
         let op = CopyRange {
             from: source.ino,
             from_offset: from.offset,
@@ -277,40 +274,47 @@ impl Vfs {
         let op = UnderLocks { op, fences };
         let ended = || self.cache().content_changed(target.ino);
         let copied = self.index.change(target.ino, op, interrupt, |copied| copied.attr, ended)?;
-        drop((one, two, other));
+        drop((reads, writes));
         Ok(copied.length)
     }
 
     /// First byte at or after `offset` that is data (or hole, if `data` is false). The end of the
-    /// file counts as a hole. One trip.
+    /// file counts as a hole. Reads the records of more chunks each time, until it is found.
     ///
     /// # Errors
     /// `ENXIO` beyond the end, or if there is no more data.
     pub fn seek(&self, interrupt: &Interrupt, Place { fh, offset }: Place, data: bool) -> FsResult<u64> {
         let handle = self.handles.file(fh)?;
         let ino = handle.file.ino;
-        self.flush_ino(ino)?;
+        self.flush_ino(ino, interrupt)?;
         let length = self.length(&handle.file, interrupt)?;
         if offset >= length {
             return Err(FsError::NoDevice);
         }
-        let op =
-            ReadChunks { ino, from: (offset / CHUNK_SIZE) as u32, to: length.div_ceil(CHUNK_SIZE) as u32 };
         let mut at = offset;
-        for (index, records) in self.meta.read(&op, interrupt)? {
-            let start = u64::from(index) * CHUNK_SIZE;
-            for piece in visible(&records) {
-                let (from, to) = (start + u64::from(piece.pos), start + u64::from(piece.end()));
-                if to <= at {
-                    continue;
-                }
-                match (data, from <= at) {
-                    (true, true) | (false, false) => return Ok(at.min(length)),
-                    (true, false) if from < length => return Ok(from),
-                    (true, false) => return Err(FsError::NoDevice),
-                    (false, true) => at = to,
+        let (mut from, end) = ((offset / CHUNK_SIZE) as u32, length.div_ceil(CHUNK_SIZE) as u32);
+        let mut window = SEEK_CHUNKS.start;
+        while from < end {
+            let to = end.min(from.saturating_add(window));
+            for (index, records) in self.meta.read(&ReadChunks { ino, from, to }, interrupt)? {
+                let start = u64::from(index) * CHUNK_SIZE;
+                for piece in visible(&records) {
+                    let (from, to) = (start + u64::from(piece.pos), start + u64::from(piece.end()));
+                    if to <= at {
+                        continue;
+                    }
+                    match (data, from <= at) {
+                        (true, true) | (false, false) => return Ok(at.min(length)),
+                        (true, false) if from < length => return Ok(from),
+                        (true, false) => return Err(FsError::NoDevice),
+                        (false, true) => at = to,
+                    }
                 }
             }
+            if !data && at < u64::from(to) * CHUNK_SIZE {
+                break;
+            }
+            (from, window) = (to, (window * 2).min(SEEK_CHUNKS.end));
         }
         if data { Err(FsError::NoDevice) } else { Ok(at.min(length)) }
     }
@@ -325,10 +329,13 @@ impl Vfs {
     }
 
     /// Sets the access time after a read, if the mount maintains it.
-    fn touch(&self, file: &OpenFile) {
+    fn touch(&self, file: &OpenFile, interrupt: &Interrupt) {
+        if self.config.atime == AtimeMode::Never {
+            return;
+        }
         if file.attr().is_some_and(|attr| self.access_is_due(&attr)) {
             let op = Touch { ino: file.ino, atime: self.now() };
-            let touch = || self.meta.run(op, &Interrupt::never());
+            let touch = || self.meta.run(op, interrupt);
             if let Err(error) = self.cache().change(file.ino, touch, |attr| *attr) {
                 tracing::debug!(ino = %file.ino, %error, "the access time could not be kept");
             }

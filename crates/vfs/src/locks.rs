@@ -178,13 +178,13 @@ impl Vfs {
     ///
     /// # Errors
     /// Some data could not be sent to the store.
-    pub(crate) fn discard_under_lost_locks(&self, file: &OpenFile) -> FsResult<()> {
+    pub(crate) fn discard_under_lost_locks(&self, file: &OpenFile, interrupt: &Interrupt) -> FsResult<()> {
         let fences = self.fences();
         if file.locked_since().is_none_or(|since| since >= fences) {
             return Ok(());
         }
-        let _content = file.content_lock.write();
-        self.flush_before_truncate(file.ino)?;
+        let _content = file.hold_content_alone(interrupt)?;
+        self.flush_before_truncate(file.ino, interrupt)?;
         file.discarded(fences);
         Ok(())
     }

@@ -254,8 +254,11 @@ impl Vfs {
     /// # Errors
     /// Some of it could not even be sent on its way: stored later, it would come back after the
     /// truncation.
-    pub(crate) fn flush_before_truncate(&self, ino: Ino) -> FsResult<()> {
-        let Err(error) = self.data.flush(ino) else { return Ok(()) };
+    pub(crate) fn flush_before_truncate(&self, ino: Ino, interrupt: &Interrupt) -> FsResult<()> {
+        let Err(error) = self.data.flush_for(ino, interrupt) else { return Ok(()) };
+        if error == FsError::Interrupted {
+            return Err(error);
+        }
         tracing::warn!(%ino, %error, "what was written to a file could not be stored before it is truncated");
         if self.data.dirty_end(ino) > 0 { Err(error) } else { Ok(()) }
     }
@@ -263,8 +266,8 @@ impl Vfs {
     /// Truncates a file that is being opened. Written data is stored first, and no other thread
     /// writes meanwhile.
     fn truncate_on_open(&self, caller: &Caller, interrupt: &Interrupt, file: &OpenFile) -> FsResult<Attr> {
-        let _content = file.content_lock.write();
-        self.flush_before_truncate(file.ino)?;
+        let _content = file.hold_content_alone(interrupt)?;
+        self.flush_before_truncate(file.ino, interrupt)?;
         let attr =
             self.run_truncate(caller, interrupt, (file.ino, None), 0, (false, !caller.is_privileged()))?;
         self.drop_capability(interrupt, file.ino)?;
@@ -365,8 +368,8 @@ impl Vfs {
     }
 
     /// Stores what any handle of this client wrote to a file.
-    pub(crate) fn flush_ino(&self, ino: Ino) -> FsResult<()> {
-        self.data.flush(ino)
+    pub(crate) fn flush_ino(&self, ino: Ino, interrupt: &Interrupt) -> FsResult<()> {
+        self.data.flush_for(ino, interrupt)
     }
 
     /// The last descriptor of an open file was closed: releases the BSD locks of `flock_owner`.

@@ -126,11 +126,12 @@ impl Vfs {
         caller
     }
 
-    /// Flushes every file and ends the session. With `staged`, it also waits that long until staged
-    /// blocks are uploaded. No call may follow.
+    /// Flushes every file, makes all data durable, and ends the session. With `staged`, it also
+    /// waits that long until staged blocks are uploaded. No call may follow.
     ///
     /// # Errors
-    /// The first failure to store data. All other data was stored.
+    /// The first failure to store data, or to make it durable; also that staged blocks were lost.
+    /// All other data was stored.
     pub fn close(&self, staged: Option<Duration>) -> FsResult<()> {
         self.internals.control.ended.set();
         let flushed = self.data.flush_all();
@@ -142,8 +143,10 @@ impl Vfs {
         }
         self.settle(SETTLE_TIMEOUT);
         self.jobs.stop();
+        // The metadata must not survive a power cut without its data.
+        let hardened = self.data.harden();
         let closed = self.meta.close();
-        flushed.and(closed)
+        flushed.and(hardened).and(closed)
     }
 
     /// Waits for work in the background that would leave objects behind if the process ended now.

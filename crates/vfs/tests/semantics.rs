@@ -12,7 +12,7 @@ use sluice_meta::{
     quota,
     schema::QuotaKey,
 };
-use sluice_types::{AttrFlags, Caller, FileType, FsError, Ino, Name, Time};
+use sluice_types::{AttrFlags, CHUNK_SIZE, Caller, FileType, FsError, Ino, Name, Time};
 use sluice_vfs::{Allocation, Changes, Place, RenameMode, SetTime, Squash, VfsConfig};
 
 const ROOT: Ino = Ino::ROOT;
@@ -156,6 +156,22 @@ fn holes_are_made_found_and_copied() {
 }
 
 #[test]
+fn data_and_holes_are_found_far_away() {
+    let volume = Volume::new();
+    let client = volume.mount();
+    let (_, opened) = client.create(ROOT, "f").unwrap();
+    let far = 1000 * CHUNK_SIZE + 5;
+    client.write(opened.fh, 0, &[1; 10]).unwrap();
+    client.write(opened.fh, far, &[2; 10]).unwrap();
+    let seek = |offset, data| client.vfs.seek(&client.never, Place { fh: opened.fh, offset }, data);
+    assert_eq!((seek(5, true), seek(5, false)), (Ok(5), Ok(10)));
+    assert_eq!((seek(10, true), seek(CHUNK_SIZE, false)), (Ok(far), Ok(CHUNK_SIZE)));
+    assert_eq!((seek(far + 1, true), seek(far + 1, false)), (Ok(far + 1), Ok(far + 10)));
+    assert_eq!(seek(far + 10, true), Err(FsError::NoDevice));
+    client.close(opened.fh).unwrap();
+}
+
+#[test]
 fn a_time_that_was_set_survives_what_was_written_before() {
     let volume = Volume::new();
     let client = volume.mount();
@@ -176,12 +192,12 @@ fn a_time_that_was_set_survives_data_of_several_commits() {
     let (entry, opened) = client.create(ROOT, "f").unwrap();
     // In three chunks.
     for chunk in 0..3 {
-        client.write(opened.fh, chunk * sluice_types::CHUNK_SIZE, b"data").unwrap();
+        client.write(opened.fh, chunk * CHUNK_SIZE, b"data").unwrap();
     }
     let time = Time { sec: 1_000_000, nsec: 5 };
     let changes = Changes { mtime: Some(SetTime::At(time)), ..Changes::default() };
     let set = || client.vfs.setattr(&client.caller, &client.never, entry.ino, changes.clone());
-    assert_eq!(set().unwrap().length, 2 * sluice_types::CHUNK_SIZE + 4);
+    assert_eq!(set().unwrap().length, 2 * CHUNK_SIZE + 4);
     client.close(opened.fh).unwrap();
     assert_eq!(client.vfs.getattr(&client.never, entry.ino).unwrap().0.mtime, time);
 }

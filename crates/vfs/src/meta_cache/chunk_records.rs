@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use sluice_types::{Attr, Ino, Slice, Time};
 
-/// Records kept at most; 24 bytes each.
+/// Records kept at most; 24 bytes each. An empty list counts as one.
 const MAX_RECORDS: usize = 1 << 20;
 /// Files kept at most.
 const MAX_FILES: usize = 1 << 14;
@@ -43,6 +43,11 @@ struct List {
     records: Arc<[Slice]>,
 }
 
+/// As how many records a list counts.
+fn counted(records: &[Slice]) -> usize {
+    records.len().max(1)
+}
+
 impl ChunkRecords {
     /// A kept list.
     pub(super) fn get(&self, ino: Ino, index: u32) -> Option<Arc<[Slice]>> {
@@ -65,7 +70,7 @@ impl ChunkRecords {
     /// older one if it is equal, or was requested later.
     pub(super) fn keep(&self, ino: Ino, index: u32, asked: u64, list: Vec<Slice>) -> Arc<[Slice]> {
         let mut kept = self.0.lock();
-        if kept.records + list.len() > MAX_RECORDS {
+        if kept.records + counted(&list) > MAX_RECORDS {
             kept.files.values_mut().for_each(|lists| lists.chunks.clear());
             kept.records = 0;
         }
@@ -76,7 +81,7 @@ impl ChunkRecords {
         if let Some(old) = old.filter(|old| old.asked > asked || old.records[..] == list[..]) {
             return Arc::clone(&old.records);
         }
-        let (gone, come) = (old.map_or(0, |old| old.records.len()), list.len());
+        let (gone, come) = (old.map_or(0, |old| counted(&old.records)), counted(&list));
         let records: Arc<[Slice]> = list.into();
         lists.chunks.insert(index, List { asked, records: Arc::clone(&records) });
         kept.records = kept.records + come - gone;
@@ -90,7 +95,7 @@ impl ChunkRecords {
         let Some(lists) = kept.files.get_mut(&ino) else { return };
         lists.changed = generation;
         if let Some(list) = lists.chunks.remove(&index) {
-            kept.records -= list.records.len();
+            kept.records -= counted(&list.records);
         }
     }
 
@@ -132,7 +137,7 @@ impl Kept {
 
 impl Lists {
     fn count(&self) -> usize {
-        self.chunks.values().map(|list| list.records.len()).sum()
+        self.chunks.values().map(|list| counted(&list.records)).sum()
     }
 }
 

@@ -13,14 +13,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 use rustc_hash::FxHashMap;
-use sluice_types::{Attr, Ino, SharedLock, Time, wait};
+use sluice_meta::Interrupt;
+use sluice_types::{Attr, FsError, FsResult, Ino, SharedLock, Time, wait};
 
 use crate::{handle_locks::HandleLocks, next_commit::NextCommit};
 
 /// Files that are not open whose attributes are kept.
 const MAX_CLOSED: usize = 1 << 16;
+/// How often a caller that waits for the content of a file checks whether it was interrupted.
+const INTERRUPT_CHECK: Duration = Duration::from_millis(50);
 
 /// All open files.
 #[derive(Default)]
@@ -57,7 +60,7 @@ pub(crate) struct OpenFile {
     pub(crate) ino: Ino,
     /// Taken shared by writes, and exclusively by operations that change the content only in the
     /// metadata.
-    pub(crate) content_lock: SharedLock,
+    content_lock: SharedLock,
     /// Held while data is appended by [`Vfs::append`](crate::Vfs::append).
     pub(crate) append_lock: Mutex<()>,
     /// Held while an operation changes the attributes, so that results are cached in the order of
@@ -219,6 +222,16 @@ impl OpenFiles {
     }
 }
 
+fn until<G>(interrupt: &Interrupt, attempt: impl Fn() -> Option<G>) -> FsResult<G> {
+    loop {
+        match attempt() {
+            Some(guard) => return Ok(guard),
+            None if interrupt.is_set() => return Err(FsError::Interrupted),
+            None => {}
+        }
+    }
+}
+
 impl OpenFile {
     fn new(ino: Ino, since: u64, attr: Option<(Attr, Instant)>) -> Arc<Self> {
         let state = State {
@@ -246,6 +259,17 @@ impl OpenFile {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
+    }
+
+    /// Waits to change the content together with others, unless they change it only in the
+    /// metadata. Those hold it for as long as the store does not answer.
+    pub(crate) fn hold_content(&self, interrupt: &Interrupt) -> FsResult<RwLockReadGuard<'_, ()>> {
+        until(interrupt, || self.content_lock.try_read_for(INTERRUPT_CHECK))
+    }
+
+    /// Waits to change the content only in the metadata.
+    pub(crate) fn hold_content_alone(&self, interrupt: &Interrupt) -> FsResult<RwLockWriteGuard<'_, ()>> {
+        until(interrupt, || self.content_lock.try_write_for(INTERRUPT_CHECK))
     }
 
     /// The lock to hold while an operation changes the attributes.

@@ -44,8 +44,8 @@ pub struct Env {
     fences: AtomicI64,
     /// ACL rules never change, so what was seen once is good for ever.
     acls: RwLock<FxHashMap<u32, Arc<AclRule>>>,
-    /// The hour directory of the trash in use: its name and inode.
-    trash_hour: Mutex<Option<(String, Ino)>>,
+    /// The directory of the trash in use: its hour since the epoch, and its inode.
+    trash_hour: Mutex<Option<(i64, Ino)>>,
     /// Records as last seen.
     pub(crate) record_cache: Option<RecordCache>,
     /// Where is noted what outlives the process.
@@ -128,8 +128,8 @@ impl Env {
         self.used.read().limits_dirs()
     }
 
-    pub(crate) fn trash_hour(&self, name: &str) -> Option<Ino> {
-        self.trash_hour.lock().as_ref().filter(|(known, _)| known == name).map(|(_, ino)| *ino)
+    pub(crate) fn trash_hour(&self, hour: i64) -> Option<Ino> {
+        self.trash_hour.lock().filter(|(known, _)| *known == hour).map(|(_, ino)| ino)
     }
 
     /// Takes in what operations found out, but for where directories lie.
@@ -137,7 +137,7 @@ impl Env {
         for fact in facts {
             match fact {
                 Fact::Acl(id, rule) => self.learn_acl(id, rule),
-                Fact::TrashHour(name, ino) => *self.trash_hour.lock() = Some((name, ino)),
+                Fact::TrashHour(hour, ino) => *self.trash_hour.lock() = Some((hour, ino)),
                 Fact::Quota(key, quota) => self.counting().seen(key, quota),
                 Fact::Parent(..) => {}
             }

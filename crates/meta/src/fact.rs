@@ -12,8 +12,8 @@ use crate::schema::{AclRule, Quota, QuotaKey};
 pub(crate) enum Fact {
     /// The rule of an ACL id.
     Acl(u32, Arc<AclRule>),
-    /// The hour directory of the trash of that name.
-    TrashHour(String, Ino),
+    /// The directory of the trash for an hour since the epoch.
+    TrashHour(i64, Ino),
     /// A directory, and its parent.
     Parent(Ino, Ino),
     /// A quota as it is stored.

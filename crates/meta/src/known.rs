@@ -90,9 +90,9 @@ impl<'e> Known<'e> {
         self.env.acl_id(rule)
     }
 
-    /// The hour directory of that name, if it was seen before.
-    pub(crate) fn trash_hour(&self, name: &str) -> Option<Ino> {
-        self.env.trash_hour(name)
+    /// The directory of the trash for an hour since the epoch, if it was seen before.
+    pub(crate) fn trash_hour(&self, hour: i64) -> Option<Ino> {
+        self.env.trash_hour(hour)
     }
 
     /// How many directories had moved when [`Self::above`] was so.

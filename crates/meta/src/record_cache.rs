@@ -180,14 +180,14 @@ impl RecordCache {
             .cloned()
     }
 
-    /// Caches what the engine returned to a read that began at `moment`.
-    fn learn_one(&self, key: Key, row: Option<Row>, moment: u64) {
+    /// Caches what the engine returned to a read that began at `moment`, and is known since `at`.
+    fn learn_one(&self, key: Key, row: Option<Row>, moment: u64, at: Instant) {
         if !kept(&key, row.as_ref()) {
             return;
         }
         let mut shard = self.shard(&key).lock();
         if shard.changed <= moment {
-            shard.put(key, Seen { at: wait::now(), changed: 0, sure: true, row }, self.generation);
+            shard.put(key, Seen { at, changed: 0, sure: true, row }, self.generation);
         }
     }
 
@@ -214,15 +214,16 @@ impl RecordCache {
         if reads.len() > FEW {
             return;
         }
+        let at = wait::now();
         for (read, found) in reads.iter().zip(found) {
             match (read, found) {
-                (Read::Get(key), Found::Row(row)) => self.learn_one(key.clone(), row.clone(), moment),
+                (Read::Get(key), Found::Row(row)) => self.learn_one(key.clone(), row.clone(), moment, at),
                 (Read::Follow(dir, name), Found::Rows(rows)) => {
                     for row in rows {
-                        self.learn_one(row.key(), Some(row.clone()), moment);
+                        self.learn_one(row.key(), Some(row.clone()), moment, at);
                     }
                     if rows.is_empty() {
-                        self.learn_one(Key::Entry(*dir, name.clone()), None, moment);
+                        self.learn_one(Key::Entry(*dir, name.clone()), None, moment, at);
                     }
                 }
                 _ => {}
@@ -232,8 +233,9 @@ impl RecordCache {
 
     /// Caches a page of entries and their nodes that was requested at `moment`.
     pub(crate) fn learn_rows(&self, rows: Vec<Row>, moment: u64) {
+        let at = wait::now();
         for row in rows {
-            self.learn_one(row.key(), Some(row), moment);
+            self.learn_one(row.key(), Some(row), moment, at);
         }
     }
 

@@ -8,6 +8,8 @@ local A, call, unpack, tonumber = ARGV, redis.call, unpack, tonumber
 local sub, byte, find, format = string.sub, string.byte, string.find, string.format
 local last_arg, failed, seen, doing = #A, {}, {}, ''
 local bumped, sets, check, write, differ, holders, new_first, new_last
+-- The last time that a node was compared with: the text, and its three parts.
+local time, time_high, time_low, time_nanos
 
 -- Numbers that commands take are texts here: Redis formats those that are numbers as doubles, which takes longer than the
 -- command.
@@ -17,6 +19,21 @@ local bumped, sets, check, write, differ, holders, new_first, new_last
 local function decimal(number)
   if number < 2147483648 and number > -2147483648 then return format('%d', number) end
   return format('%.0f', number)
+end
+
+-- A number of four bytes.
+local function number(a, b, c, d) return ((a * 256 + b) * 256 + c) * 256 + d end
+
+-- Whether a time of a node is before `time`. Comparing strings would follow the server's locale.
+local function is_before(attr, from)
+  local a, b, c, d, e, f, g, h, i, j, k, l = byte(attr, from, from + 11)
+  -- What is before 1970 has the highest bit set, and the time of a change has not.
+  if a > 127 then return true end
+  local part = number(a, b, c, d)
+  if part ~= time_high then return part < time_high end
+  part = number(e, f, g, h)
+  if part ~= time_low then return part < time_low end
+  return number(i, j, k, l) < time_nanos
 end
 
 -- Every `stride`th argument.
@@ -85,19 +102,24 @@ local function checks()
     if not digits or #digits > 19 or (#digits == 19 and byte(digits) == 57) then error('no decimal number') end
   end
 
-  -- What is added to in three hashes: the first decides.
-  local function adds(op, key, first, last)
-    for at = first + 3, last, op == 'du' and 4 or 3 do
-      if op == 'du' then
-        -- Only what exists is added to. Statistics are no reason to look up more: those of the second and third hash
-        -- that are no numbers stay what they are.
-        seen[at] = call('HGET', key, A[at])
-        numeric(seen[at])
-      else
-        -- Limits, bytes, inodes. Owners get a record if they have none.
-        seen[at] = call('HEXISTS', key, A[at]) == 1 or op == 'qk'
-        for n = 1, 2 do numeric(call('HGET', A[first + n], A[at])) end
+  -- What is added to in three hashes: the first decides, and only what exists is added to. Statistics are no reason to
+  -- refuse a commit: what is no number in the second and third hash stays what it is.
+  local function usage(first, last)
+    local fields = every(first + 3, last, 4)
+    for hash = 0, 2 do
+      local got = (hash == 0 and call or redis.pcall)('HMGET', A[first + hash], unpack(fields))
+      for n = 1, #fields do
+        if hash == 0 then numeric(got[n]) end
+        seen[first + 4 * n - 1 + hash] = got[n]
       end
+    end
+  end
+
+  -- Limits, bytes, inodes. Owners get a record if they have none.
+  local function charges(op, key, first, last)
+    for at = first + 3, last, 3 do
+      seen[at] = call('HEXISTS', key, A[at]) == 1 or op == 'qk'
+      for n = 1, 2 do numeric(call('HGET', A[first + n], A[at])) end
     end
   end
 
@@ -163,8 +185,10 @@ local function checks()
         numeric(got[n])
         seen[first + 2 * n - 1] = got[n]
       end
-    elseif op == 'du' or op == 'qc' or op == 'qk' then
-      adds(op, key, first, last)
+    elseif op == 'du' then
+      usage(first, last)
+    elseif op == 'qc' or op == 'qk' then
+      charges(op, key, first, last)
     elseif op == 'qe' then
       room(first, last)
     elseif op == 'lu' then
@@ -220,6 +244,24 @@ local function writes()
     if g > 0 then call('HDEL', key, unpack(gone)) end
   end
 
+  -- Adds to one of three hashes, where the first has a value.
+  local function add_usage(run, hash, first, last)
+    local put, p = {}, 0
+    for at = first + 3, last, 4 do
+      local value, by = seen[at + hash], A[at + hash + 1]
+      if not seen[at] or value and by == '0' then
+        -- Nothing changes.
+      elseif not value or #value < 16 and #by < 16 and find(value, '^%-?%d+$') then
+        put[p + 1], put[p + 2] = A[at], value and decimal(value + by) or by
+        p = p + 2
+      else
+        -- Doubles are not exact here.
+        run('HINCRBY', A[first + hash], A[at], by)
+      end
+    end
+    if p > 0 then run('HSET', A[first + hash], unpack(put)) end
+  end
+
   local commands = { pi = 'HSET', ki = 'HSET', hd = 'HDEL', zs = 'ZADD', zd = 'ZREM', zr = 'ZREM', ti = 'SADD', ts = 'SADD',
     td = 'SREM', tr = 'SREM' }
 
@@ -246,12 +288,7 @@ local function writes()
     elseif op == 'kn' or op == 'pn' then
       add(op, first, last)
     elseif op == 'du' then
-      for at = first + 3, last, 4 do
-        if seen[at] then
-          call('HINCRBY', key, A[at], A[at + 1])
-          for n = 1, 2 do redis.pcall('HINCRBY', A[first + n], A[at], A[at + n + 1]) end
-        end
-      end
+      for hash = 0, 2 do add_usage(hash == 0 and call or redis.pcall, hash, first, last) end
     elseif op == 'qc' or op == 'qk' then
       for at = first + 3, last, 3 do
         if op == 'qk' then call('HSETNX', key, A[at], string.rep('\255', 16)) end
@@ -323,35 +360,36 @@ local function all_checks()
       bumped = bumped or {}
       for item = first, last, 3 do
         doing = A[item]
-        local attr, time = seen[doing], A[item + 2]
+        local attr, by, least = seen[doing], A[item + 1], A[item + 2]
         if not attr then
           failed[#failed + 1] = item
         elseif #attr < 63 then
           error('no attributes of a node')
         else
-          local a, b, c, d = byte(attr, 48, 51)
-          local links = ((a * 256 + b) * 256 + c) * 256 + d + tonumber(A[item + 1])
-          if links < 0 then links = 0 elseif links > 4294967295 then links = 4294967295 end
-          d = links % 256; links = (links - d) / 256
-          c = links % 256; links = (links - c) / 256
-          b = links % 256; a = (links - b) / 256
-          local times = sub(attr, 24, 47)
-          if time ~= '' then
-            times = ''
-            -- Comparing strings would follow the server's locale. What is before 1970 has the highest bit set, and the time
-            -- of a change has not.
-            for from = 24, 36, 12 do
-              local had = sub(attr, from, from + 11)
-              for n = 1, 12 do
-                local x, y = byte(had, n), byte(time, n)
-                if x ~= y then if x < y or n == 1 and x > 127 then had = time end break end
-              end
-              times = times .. had
+          local rest
+          if by == '0' then
+            rest = sub(attr, 48)
+          else
+            local links = number(byte(attr, 48, 51)) + tonumber(by)
+            if links < 0 then links = 0 elseif links > 4294967295 then links = 4294967295 end
+            local d = links % 256; links = (links - d) / 256
+            local c = links % 256; links = (links - c) / 256
+            local b = links % 256
+            rest = string.char((links - b) / 256, b, c, d) .. sub(attr, 52)
+          end
+          local mtime, ctime = sub(attr, 24, 35), sub(attr, 36, 47)
+          if least ~= '' then
+            if least ~= time then
+              time, time_high, time_low = least, number(byte(least, 1, 4)), number(byte(least, 5, 8))
+              time_nanos = number(byte(least, 9, 12))
             end
+            local same = mtime == ctime
+            if is_before(attr, 24) then mtime = time end
+            if same then ctime = mtime elseif is_before(attr, 36) then ctime = time end
           end
           local n = #bumped
           bumped[n + 1] = doing
-          bumped[n + 2] = sub(attr, 1, 23) .. times .. string.char(a, b, c, d) .. sub(attr, 52)
+          bumped[n + 2] = sub(attr, 1, 23) .. mtime .. ctime .. rest
         end
       end
     elseif op == 'cn' then

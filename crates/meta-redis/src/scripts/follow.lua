@@ -5,9 +5,11 @@
 -- happens here.
 local A, call, byte = ARGV, redis.call, string.byte
 local prefix, out, at, last, filled = A[1], {}, 2, #A, 0
+-- Keys of nodes that are not read yet, and where each belongs.
+local nodes, whose, found = {}, {}, 0
 while at < last do
   local count, width = A[at] + 0, 1
-  local entries, nodes, whose, found = nil, {}, {}, 0
+  local entries
   if count > 0 then
     entries = call('HMGET', unpack(A, at + 1, at + 1 + count))
   else
@@ -46,10 +48,12 @@ while at < last do
       nodes[found], whose[found] = prefix .. ino, filled
     end
   end
-  if found > 0 then
-    local attrs = call('MGET', unpack(nodes))
-    for n = 1, found do out[whose[n]] = attrs[n] end
-  end
   at = at + 2 + count
+  -- One question for all directories is faster. The stack takes some 8,000 values at once.
+  if found > 0 and (found >= 2000 or at >= last) then
+    local attrs = call('MGET', unpack(nodes, 1, found))
+    for n = 1, found do out[whose[n]] = attrs[n] end
+    found = 0
+  end
 end
 return out

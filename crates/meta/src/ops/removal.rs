@@ -16,6 +16,9 @@ use crate::{
     view::{Stop, View},
 };
 
+/// Seconds of an hour.
+const HOUR: i64 = 3600;
+
 /// A name that is about to go, and the node it stands for, which is locked.
 #[derive(Clone, Debug)]
 pub struct Removal {
@@ -173,16 +176,16 @@ pub(super) fn make_trash(view: &mut View<'_>) -> Result<(), Stop> {
 /// The hour directory of the trash for now, made if this is the first deletion of the hour. It
 /// needs no lane and no guard: nobody removes the hour that is ([`check_hour`]).
 pub(super) fn trash_hour(view: &mut View<'_>) -> Result<Ino, Stop> {
-    let name = hour_name(view.now());
-    if let Some(hour) = view.known().trash_hour(&name) {
-        return Ok(hour);
+    let hour = view.now().sec.div_euclid(HOUR);
+    if let Some(dir) = view.known().trash_hour(hour) {
+        return Ok(dir);
     }
-    let entry_name = Name::new(name.as_bytes())?;
+    let entry_name = Name::new(hour_name(view.now()).as_bytes())?;
     if let Some(entry) = view.entry(Ino::TRASH, &entry_name, Hold::None)? {
         // One that this very batch makes may never be: its commit can fail, and the next try has to
         // make it again.
         if !view.is_pending(&Key::Entry(Ino::TRASH, entry_name)) {
-            view.learns(Fact::TrashHour(name, entry.ino));
+            view.learns(Fact::TrashHour(hour, entry.ino));
         }
         return Ok(entry.ino);
     }
@@ -212,10 +215,12 @@ pub(super) fn trash_hour(view: &mut View<'_>) -> Result<Ino, Stop> {
 /// Hour directories that deletions may still go to, by the clock of any client, stay where they
 /// are: whoever knows one puts files there without asking whether it is there.
 pub(super) fn check_hour(view: &View<'_>, at: &At, caller: &Caller) -> Result<(), FsError> {
+    if at.dir != Ino::TRASH || !caller.check {
+        return Ok(());
+    }
     let now = view.now();
-    let earlier = hour_name(Time { sec: now.sec - 3600, ..now });
-    let filled = at.dir == Ino::TRASH && at.name.as_ref() >= earlier.as_bytes();
-    rules::require(!(filled && caller.check), FsError::Busy)
+    let earlier = hour_name(Time { sec: now.sec - HOUR, ..now });
+    rules::require(at.name.as_ref() < earlier.as_bytes(), FsError::Busy)
 }
 
 /// Name of an hour directory: `YYYY-MM-DD-HH` in UTC.

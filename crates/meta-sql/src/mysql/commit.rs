@@ -29,7 +29,7 @@ pub(super) use writes::overflowing;
 /// How the server locks: it knows no lock of a key alone, and looks that lock wait for what others
 /// have not committed.
 const LOCKING: Locking =
-    Locking { keys: false, inserts_first: true, placeholder: None, notices: Some(NOTICES) };
+    Locking { keys: false, inserts_first: |_| true, placeholder: None, notices: Some(NOTICES) };
 
 /// The packets of a transaction that `fill` builds, as the connection takes them.
 ///

@@ -66,10 +66,10 @@ pub(crate) type Placeholder = fn(Record, Vec<Value<'_>>) -> Vec<Value<'_>>;
 pub(crate) struct Locking {
     /// Whether the key of a row can be locked by itself, so that others may add to the row.
     pub(crate) keys: bool,
-    /// Whether inserts come before the other rows of their table, which saves statements: no client
+    /// Whether inserts come before the other rows of that table, which saves statements: no client
     /// holds a row that can be inserted, so it needs no position among the locked rows. No
-    /// operation replaces, without an expectation, what others insert.
-    pub(crate) inserts_first: bool,
+    /// operation replaces, without an expectation, what others insert there.
+    pub(crate) inserts_first: fn(Record) -> bool,
     /// Makes a row from a unique key, where a query does not wait for uncommitted rows of others. A
     /// row that must be absent is inserted at its position and removed again. So a client that
     /// wants to insert it waits.
@@ -182,7 +182,7 @@ impl<'c> Plan<'_, 'c> {
             self.absent(record, take(&mut table.absent));
         }
         let mut spans = around(take(&mut table.clears), &mut table.rows).into_iter().peekable();
-        if self.locking.inserts_first {
+        if (self.locking.inserts_first)(record) {
             let is_insert = |change: &Change<'_>| change.action == Action::Insert;
             let inserted = table
                 .rows
@@ -351,10 +351,14 @@ mod tests {
 
     use super::*;
 
-    const KEYS: Locking =
-        Locking { keys: true, inserts_first: false, placeholder: Some(filled), notices: None };
+    const KEYS: Locking = Locking {
+        keys: true,
+        inserts_first: |record| record == Record::Entry,
+        placeholder: Some(filled),
+        notices: None,
+    };
     const ROWS: Locking =
-        Locking { keys: false, inserts_first: true, placeholder: None, notices: Some("told") };
+        Locking { keys: false, inserts_first: |_| true, placeholder: None, notices: Some("told") };
 
     fn filled(_: Record, unique: Vec<Value<'_>>) -> Vec<Value<'_>> {
         unique.into_iter().chain([Value::Null]).collect()
@@ -474,6 +478,22 @@ mod tests {
         let (expects, writes) = commit();
         let placed = ["Xattr Insert d", "Xattr Delete b", "Xattr Discard d"];
         assert_eq!(worded(expects, writes, &KEYS), [&first[..], &placed].concat(), "and removed again");
+    }
+
+    #[test]
+    fn renames_take_as_many_statements_as_one() {
+        let entry = |dir, name: &str| {
+            let entry = sluice_meta::schema::Entry { kind: FileType::File, ino: Ino(9) };
+            Row::Entry(Ino(dir), Name::stored(name.as_bytes()), entry)
+        };
+        let expects = [1, 2].map(|dir| Expect::Row(entry(dir, "a"), Hold::Lock)).to_vec();
+        let each = |dir| [Write::Delete(entry(dir, "a").key()), Write::Insert(entry(dir, "b"))];
+        for locking in [KEYS, ROWS] {
+            assert_eq!(
+                worded(expects.clone(), [1, 2].into_iter().flat_map(each).collect(), &locking),
+                ["Entry Insert b b", "Entry change Update Delete a a"]
+            );
+        }
     }
 
     #[test]

@@ -31,8 +31,14 @@ use crate::{
 use work::{Diagnosis, Draft};
 
 /// How the server locks.
-const LOCKING: Locking =
-    Locking { keys: true, inserts_first: false, placeholder: Some(placeholder), notices: None };
+const LOCKING: Locking = Locking {
+    keys: true,
+    // Counters and usage of owners are added to without an expectation, although they may be
+    // absent.
+    inserts_first: |record| matches!(record, Record::Entry),
+    placeholder: Some(placeholder),
+    notices: None,
+};
 
 /// Tables with rows that most commits add to. With bumped nodes they are why a commit should not
 /// hold its locks while it waits for the disk; one that touches none of them meets hardly anybody,

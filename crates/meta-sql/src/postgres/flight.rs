@@ -133,10 +133,7 @@ impl<'v> Flight<'v> {
         }
         frontend::sync(out);
         let whole = out.len();
-        // The message need not reach the disk, because the change that it announces already has.
-        // While it waited, all other notifications would wait, too.
-        let notify = self.notify.as_ref().map(|notify| format!("SET LOCAL synchronous_commit=off;{notify}"));
-        for text in self.flushes.then_some(FLUSH).into_iter().chain(notify.as_deref()) {
+        for text in self.flushes.then_some(FLUSH).into_iter().chain(self.notify.as_deref()) {
             frontend::query(text, out).map_err(|error| error.to_string())?;
         }
         Ok((prepares, whole))

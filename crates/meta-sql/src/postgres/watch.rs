@@ -31,18 +31,17 @@ pub(super) fn channel(options: &Options) -> String {
 
 /// The statement that announces a commit. It runs whether the commit succeeded or not, so it checks
 /// that first. The lane's next commit, on another connection, may have been faster. Messages are
-/// texts of less than 8,000 bytes: twice the bytes of ours.
+/// texts of less than 8,000 bytes: twice the bytes of ours. A message need not reach the disk,
+/// because the change that it announces already has. While it waited, all others would wait, too.
 pub(super) fn notify(channel: &str, notice: &Notice, volume: &Volume) -> String {
-    let message = hex::encode(notice.encode());
+    let (channel, message) = (channel.replace('\'', "''"), hex::encode(notice.encode()));
+    let what = format!("set_config('synchronous_commit','off',true),pg_notify('{channel}','{message}')");
     let Notice { writer, lane, n, .. } = notice;
     if *writer == 0 {
-        return format!("NOTIFY \"{channel}\",'{message}'");
+        return format!("SELECT {what}");
     }
     let (writers, writer, n) = (volume.table("sluice_writer"), *writer as i64, *n as i64);
-    format!(
-        "SELECT pg_notify('{}','{message}') FROM \"{writers}\" WHERE writer={writer} AND lane={lane} AND n>={n}",
-        channel.replace('\'', "''")
-    )
+    format!("SELECT {what} FROM \"{writers}\" WHERE writer={writer} AND lane={lane} AND n>={n}")
 }
 
 /// Decodes a message.

@@ -126,6 +126,13 @@ fn change(engine: &PostgresEngine, rng: &mut Rng, step: Option<Step>) -> Result<
     if rng.below(3) == 0 {
         reads.push((Key::Counter(Counter::DirMoves), Hold::Lock));
     }
+    // As operations do, nothing replaces an entry without an expectation.
+    let entries = writes.values().filter_map(|write| match write {
+        Write::Put(row @ Row::Entry(..)) => Some((row.key(), Hold::Lock)),
+        _ => None,
+    });
+    let entries: Vec<_> = entries.filter(|(key, _)| reads.iter().all(|(read, _)| read != key)).collect();
+    reads.extend(entries);
     let questions: Vec<Read> = reads.iter().map(|(key, _)| Read::Get(key.clone())).collect();
     let found = engine.read(&questions)?;
     let expects = reads.iter().zip(found).filter_map(|((key, hold), found)| match found {

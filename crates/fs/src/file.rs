@@ -300,17 +300,41 @@ impl File {
             if self.options.append {
                 return Err(FsError::BadFd);
             }
-            let mut done = 0;
-            while done < length {
-                let from = Place { fh: source.fh, offset: source_offset + done };
-                let to = Place { fh: self.fh, offset: offset + done };
-                match self.vfs().copy_range(&self.caller, interrupt, from, to, length - done)? {
-                    0 => break,
-                    copied => done += copied,
-                }
-            }
-            Ok(done)
+            let from = Place { fh: source.fh, offset: source_offset };
+            self.copy_range(interrupt, from, offset, length)
         })
+    }
+
+    /// Appends whole files, without a copy of data. If one fails, the file is as it was.
+    pub(crate) fn append_files(&self, sources: &[Self]) -> Result<()> {
+        self.run(OpKind::CopyRange, |interrupt| {
+            self.vfs().append_with(interrupt, self.fh, |begin| {
+                let appended = sources.iter().try_fold(begin, |end, source| {
+                    let from = Place { fh: source.fh, offset: 0 };
+                    let length = self.vfs().append_at(interrupt, from, true)?;
+                    Ok(end + self.copy_range(interrupt, from, end, length)?)
+                });
+                appended.or_else(|error| {
+                    let target = (begin, Some(self.fh));
+                    self.vfs().truncate(&self.caller, interrupt, self.ino, target, self.kills_suid())?;
+                    Err(error)
+                })
+            })
+        })
+        .map(drop)
+    }
+
+    fn copy_range(&self, interrupt: &Interrupt, from: Place, offset: u64, length: u64) -> FsResult<u64> {
+        let mut done = 0;
+        while done < length {
+            let from = Place { fh: from.fh, offset: from.offset + done };
+            let to = Place { fh: self.fh, offset: offset + done };
+            match self.vfs().copy_range(&self.caller, interrupt, from, to, length - done)? {
+                0 => break,
+                copied => done += copied,
+            }
+        }
+        Ok(done)
     }
 
     /// Stores what was written and closes the file.

@@ -4,7 +4,7 @@
 //! it checks whether the directory may be changed; the operations below check that first.
 
 use sluice_types::{Access, Attr, FileType, FsError, FsResult, Ino, Name};
-use sluice_vfs::{Interrupt, NewNode, OpKind};
+use sluice_vfs::{Dir, Interrupt, NewNode, OpKind};
 
 use crate::{
     error::{About, Result},
@@ -79,9 +79,18 @@ impl Fs {
 
     /// Removes a name of what is no directory.
     pub fn unlink(&self, path: impl AsRef<[u8]>) -> Result<()> {
-        self.run(OpKind::Unlink, path.as_ref(), |interrupt, path| {
+        self.unlink_node(path.as_ref(), None)
+    }
+
+    /// [`Self::unlink`], of a name that must stand for `only`; [`FsError::NotFound`] if it stands
+    /// for another node.
+    pub(crate) fn unlink_node(&self, path: &[u8], only: Option<Ino>) -> Result<()> {
+        let unlink = |interrupt: &Interrupt, dir: Dir, name: &[u8]| {
+            self.vfs().unlink_node(self.caller(), interrupt, dir, name, only)
+        };
+        self.run(OpKind::Unlink, path, |interrupt, path| {
             if let Some((dir, name)) = self.guess(path)
-                && let Some(done) = certain(self.vfs().unlink(self.caller(), interrupt, dir, &name))
+                && let Some(done) = certain(unlink(interrupt, dir, &name))
             {
                 return done;
             }
@@ -92,7 +101,7 @@ impl Fs {
                 let (_, attr) = node.ok_or(FsError::NotFound)?;
                 return Err(if attr.is_dir() { FsError::IsDir } else { FsError::NotDir });
             }
-            let removed = self.vfs().unlink(self.caller(), interrupt, place.dir, name);
+            let removed = unlink(interrupt, place.dir.into(), name);
             removed.map_err(|error| self.or_missing(interrupt, &place, name, error))
         })
     }

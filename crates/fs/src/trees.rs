@@ -73,7 +73,8 @@ impl Fs {
     ///
     /// # Errors
     /// If one cannot be appended, the file is as it was. If one cannot be removed afterwards, it
-    /// and those after it are still there. [`FsError::Invalid`] if a file comes twice.
+    /// and those after it are still there. [`FsError::Invalid`] if a file comes twice, or by a
+    /// symbolic link.
     pub fn concat<P: AsRef<[u8]>>(&self, target: impl AsRef<[u8]>, sources: &[P]) -> Result<()> {
         let path = target.as_ref();
         let target = self.open_with(path, OpenOptions::new().write(true))?;
@@ -87,33 +88,26 @@ impl Fs {
             opened.push(source);
         }
         for source in &opened {
-            self.may_remove(source.path())?;
+            self.may_remove(source.path(), source.ino())?;
         }
-        let before = target.len()?;
-        let mut end = before;
-        for source in &opened {
-            let copied = source.len().and_then(|length| target.copy_from(end, source, 0, length));
-            match copied {
-                Ok(copied) => end += copied,
-                Err(error) => {
-                    target.set_len(before)?;
-                    return Err(error);
-                }
-            }
-        }
+        target.append_files(&opened)?;
         target.close()?;
         for source in opened {
-            let path = source.path().to_vec();
+            let (path, ino) = (source.path().to_vec(), source.ino());
             source.close()?;
-            self.unlink(path)?;
+            // What others have moved there meanwhile stays.
+            self.unlink_node(&path, Some(ino))?;
         }
         Ok(())
     }
 
-    /// Fails unless the user may change the directory of a name.
-    fn may_remove(&self, path: &[u8]) -> Result<()> {
+    /// Fails unless a name stands for this file itself, and the user may change its directory.
+    fn may_remove(&self, path: &[u8], file: Ino) -> Result<()> {
         self.run(OpKind::GetAttr, path, |interrupt, path| {
             let resolved = self.resolve(interrupt, path, false)?;
+            if resolved.node.is_none_or(|(ino, _)| ino != file) {
+                return Err(FsError::Invalid);
+            }
             let attr = self.vfs().walk(self.caller(), interrupt, resolved.dir, &[])?.start;
             self.check(interrupt, (resolved.dir, &attr), Access::CHANGE)
         })

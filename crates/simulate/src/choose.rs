@@ -182,7 +182,7 @@ impl<'w> Scene<'w> {
                     let other = self.entry(|kind| kind != FileType::Dir)?;
                     return Some(self.rename(other.at, file.at));
                 }
-                Act::Unlink(Unlink { at: file.at, skip_trash: false, caller })
+                Act::Unlink(Unlink { at: file.at, only: None, skip_trash: false, caller })
             }
             Kind::Link => Act::Link(Link { ino: self.file()?.ino, at: self.place(), caller }),
             Kind::SetAttr => {

@@ -142,13 +142,25 @@ impl Vfs {
         dir: impl Into<Dir>,
         name: &[u8],
     ) -> FsResult<()> {
+        self.unlink_node(caller, interrupt, dir.into(), name, None)
+    }
+
+    /// [`Self::unlink`], of a name that must stand for `only`. Another node stays, as if there was
+    /// none of this name.
+    pub fn unlink_node(
+        &self,
+        caller: &Caller,
+        interrupt: &Interrupt,
+        place: Dir,
+        name: &[u8],
+        only: Option<Ino>,
+    ) -> FsResult<()> {
         if self.was_done(interrupt, EffectKind::Remove) {
             return Ok(());
         }
-        let place: Dir = dir.into();
         let dir = place.ino;
         let at = At::new(dir, self.old_name(dir, name)?);
-        let unlink = Unlink { at, skip_trash: false, caller: caller.clone() };
+        let unlink = Unlink { at, only, skip_trash: false, caller: caller.clone() };
         let begun = self.cache().moment();
         let removed = self.run_in([place], unlink, interrupt)?;
         self.cache().entry_changed(dir, &removed.dir, begun);

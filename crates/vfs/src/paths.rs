@@ -237,14 +237,25 @@ impl Vfs {
         data: &[u8],
         kill_suid: bool,
     ) -> FsResult<u64> {
+        self.append_with(interrupt, fh, |begin| {
+            let mut offset = begin;
+            for piece in data.chunks(MAX_WRITE) {
+                self.write(caller, interrupt, Place { fh, offset }, piece, kill_suid)?;
+                offset += piece.len() as u64;
+            }
+            Ok(begin)
+        })
+    }
+
+    /// Runs what appends to a file, from its end on, while nothing else appends to it here.
+    pub fn append_with<T>(
+        &self,
+        interrupt: &Interrupt,
+        fh: u64,
+        run: impl FnOnce(u64) -> FsResult<T>,
+    ) -> FsResult<T> {
         let handle = self.handles.file(fh)?;
         let _order = wait::lock(&handle.file.append_lock);
-        let begin = self.append_at(interrupt, Place { fh, offset: 0 }, true)?;
-        let mut offset = begin;
-        for piece in data.chunks(MAX_WRITE) {
-            self.write(caller, interrupt, Place { fh, offset }, piece, kill_suid)?;
-            offset += piece.len() as u64;
-        }
-        Ok(begin)
+        run(self.append_at(interrupt, Place { fh, offset: 0 }, true)?)
     }
 }

@@ -61,7 +61,8 @@ fn check(volume: &Volume, dir: Ino, inos: &[Ino]) {
 
     // All in one batch.
     let at = |name: &str| At::new(dir, Name::new(name.as_bytes()).unwrap());
-    let unlink = |name: &&str| Unlink { at: at(name), skip_trash: true, caller: Caller::client() };
+    let unlink =
+        |name: &&str| Unlink { at: at(name), only: None, skip_trash: true, caller: Caller::client() };
     let meta = client.vfs.meta();
     let unlinked = meta.run_all(FILES[2..].iter().map(unlink).collect(), &client.never);
     assert_reported("unlink", unlinked[0].clone().map(drop));

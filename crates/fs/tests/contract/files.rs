@@ -181,7 +181,8 @@ pub(crate) fn a_failed_concat_leaves_the_file(rig: &Rig) {
     put(&fs, "/whole", b"whole");
     put(&fs, "/p", b"part");
     fs.mkdir("/dir", 0o755).unwrap();
-    for sources in [&["/p", "/absent"][..], &["/p", "/dir"], &["/p", "/p"], &["/p", "/whole"]] {
+    fs.symlink("p", "/link").unwrap();
+    for sources in [&["/p", "/absent"][..], &["/p", "/dir"], &["/p", "/p"], &["/p", "/whole"], &["/link"]] {
         assert!(fs.concat("/whole", sources).is_err(), "{sources:?}");
         assert_eq!((get(&fs, "/whole"), get(&fs, "/p")), (b"whole".to_vec(), b"part".to_vec()));
     }

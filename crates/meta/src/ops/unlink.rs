@@ -21,6 +21,8 @@ use crate::{
 pub struct Unlink {
     /// Where.
     pub at: At,
+    /// The node that it must stand for; another one stays, as if there was none of this name.
+    pub only: Option<Ino>,
     /// Whether the trash is passed by.
     pub skip_trash: bool,
     /// Who asks.
@@ -56,10 +58,13 @@ impl Op for Unlink {
         let At { dir, name } = &self.at;
         view.want(&[Want::node(*dir, Hold::Guard), Want::follow(*dir, name.clone(), Hold::Lock)])?;
         let mut parent = removing_dir(view, *dir, &self.caller)?;
-        if let Some((entry, None)) = view.follow(*dir, name, Hold::Lock)? {
+        if let Some((entry, None)) = view.follow(*dir, name, Hold::Lock)?
+            && self.only.is_none()
+        {
             return Ok(remove_dangling(view, &self.at, entry.ino, parent));
         }
         let (ino, attr) = target(view, &self.at)?;
+        rules::require(self.only.is_none_or(|only| only == ino), FsError::NotFound)?;
         rules::check_sticky(&self.caller, &parent, &attr)?;
         // What a file that has other names became under these does not keep the trash from
         // expiring.

@@ -38,7 +38,8 @@ impl Meta {
     ) -> FsResult<()> {
         let (ino, attr) = self.read(&Lookup(at.clone()), interrupt)?;
         if !attr.is_dir() {
-            let done = self.run(Unlink { at: at.clone(), skip_trash, caller: caller.clone() }, interrupt)?;
+            let done = self
+                .run(Unlink { at: at.clone(), only: None, skip_trash, caller: caller.clone() }, interrupt)?;
             removed(done.ino, done.node);
             progress(1);
             return Ok(());
@@ -142,7 +143,8 @@ impl Remover<'_> {
     }
 
     fn remove_files(&self, files: Vec<Named>) -> FsResult<()> {
-        let unlink = |(_, at)| Unlink { at, skip_trash: self.skip_trash, caller: self.caller.clone() };
+        let unlink =
+            |(_, at)| Unlink { at, only: None, skip_trash: self.skip_trash, caller: self.caller.clone() };
         let count = files.len() as u64;
         let mut failed = Ok(());
         for done in self.meta.run_all(files.into_iter().map(unlink).collect(), self.interrupt) {

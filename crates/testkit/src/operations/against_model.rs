@@ -178,9 +178,9 @@ impl Call {
             Self::Link { ino, dir, name } => {
                 meta.run(Link { ino: Ino(ino), at: at(dir, &name), caller }, &never).map(drop)
             }
-            Self::Unlink { dir, name } => {
-                meta.run(Unlink { at: at(dir, &name), skip_trash: false, caller }, &never).map(drop)
-            }
+            Self::Unlink { dir, name } => meta
+                .run(Unlink { at: at(dir, &name), only: None, skip_trash: false, caller }, &never)
+                .map(drop),
             Self::Rmdir { dir, name, hint } => {
                 let (at, hint) = (at(dir, &name), hint.map(Ino));
                 meta.run(Rmdir { at, hint, skip_trash: false, caller }, &never).map(drop)

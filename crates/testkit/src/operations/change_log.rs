@@ -74,10 +74,14 @@ pub fn operations_say_what_they_did(factory: &Factory<'_>) {
     let rename =
         Rename { from: at(1, "c"), to: at(1, "d"), mode: RenameMode::NoReplace, caller: Caller::client() };
     run(meta.run(rename, &never).map(drop));
-    run(meta.run(Unlink { at: at(1, "d"), skip_trash: true, caller: Caller::client() }, &never).map(drop));
-    run(meta.run(Unlink { at: at(1, "a,b"), skip_trash: false, caller: Caller::client() }, &never).map(drop));
+    run(meta
+        .run(Unlink { at: at(1, "d"), only: None, skip_trash: true, caller: Caller::client() }, &never)
+        .map(drop));
+    run(meta
+        .run(Unlink { at: at(1, "a,b"), only: None, skip_trash: false, caller: Caller::client() }, &never)
+        .map(drop));
     // One that fails says nothing.
-    meta.run(Unlink { at: at(1, "d"), skip_trash: false, caller: Caller::client() }, &never)
+    meta.run(Unlink { at: at(1, "d"), only: None, skip_trash: false, caller: Caller::client() }, &never)
         .expect_err("it is gone");
     meta.close().expect("close");
     if engine.change_log().is_none() {

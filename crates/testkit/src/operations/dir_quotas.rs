@@ -104,7 +104,8 @@ fn every_change(tree: &Tree) {
         Write { ino: Ino(ino), index: 0, slices, mtime: NOW }
     };
     let link = |ino, dir, name| Link { ino: Ino(ino), at: at(dir, name), caller: Caller::client() };
-    let unlink = |dir, name| Unlink { at: at(dir, name), skip_trash: false, caller: Caller::client() };
+    let unlink =
+        |dir, name| Unlink { at: at(dir, name), only: None, skip_trash: false, caller: Caller::client() };
     let rename = |from, to| Rename { from, to, mode: RenameMode::Replace, caller: Caller::client() };
     tree.does("mkdir", create(LIMITED, "d", 10_020, FileType::Dir));
     tree.does("create", create(10_020, "f", 10_021, FileType::File));
@@ -255,7 +256,12 @@ pub fn a_limit_holds_for_clients_that_know_nothing_of_each_other(factory: &Facto
         made.iter().filter(|made| made.is_ok()).count()
     };
     let unlink = |meta: &Meta, n: u64| {
-        let unlink = Unlink { at: at(LIMITED, &format!("f{n}")), skip_trash: true, caller: Caller::client() };
+        let unlink = Unlink {
+            at: at(LIMITED, &format!("f{n}")),
+            only: None,
+            skip_trash: true,
+            caller: Caller::client(),
+        };
         meta.run(unlink, &never).map(drop).expect("unlink");
     };
     assert_eq!(create_all(&tree.meta, 20_000, 12), 12);

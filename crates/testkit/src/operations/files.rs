@@ -59,7 +59,12 @@ pub fn write_against_unlink_leaks_no_slice(factory: &Factory<'_>) {
         ROUNDS,
         |round| write(&writer, 10_000 + round, 50, 100_000 + round),
         |round| {
-            let op = Unlink { at: at(1, &format!("f{round}")), skip_trash: false, caller: Caller::client() };
+            let op = Unlink {
+                at: at(1, &format!("f{round}")),
+                only: None,
+                skip_trash: false,
+                caller: Caller::client(),
+            };
             remover.run(op, &Interrupt::never()).map(drop)
         },
     );
@@ -102,7 +107,8 @@ pub fn chunks_behind_the_end_are_deleted(factory: &Factory<'_>) {
     let truncate =
         Truncate { ino: Ino(10_000), length: 10, opened: true, kill_suid: false, caller: caller() };
     meta.run(truncate, &never).expect("truncate");
-    meta.run(Unlink { at: at(1, "f"), skip_trash: false, caller: caller() }, &never).expect("unlink");
+    meta.run(Unlink { at: at(1, "f"), only: None, skip_trash: false, caller: caller() }, &never)
+        .expect("unlink");
     let sink = Deleted::default();
     meta.clean_deleted_files(i64::MAX, &sink, &never).expect("clean");
     meta.clean(&sink, &never).expect("clean");

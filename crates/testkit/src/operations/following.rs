@@ -87,7 +87,7 @@ fn rename(meta: &Meta, from: &str, to: &str) {
 }
 
 fn unlink(meta: &Meta, name: &str) {
-    let unlink = Unlink { at: at(1, name), skip_trash: true, caller: Caller::client() };
+    let unlink = Unlink { at: at(1, name), only: None, skip_trash: true, caller: Caller::client() };
     meta.run(unlink, &Interrupt::never()).expect("unlink");
 }
 

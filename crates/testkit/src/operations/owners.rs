@@ -64,7 +64,7 @@ fn write(ino: u64, pos: u32, id: u64, length: u32) -> Write {
 }
 
 fn unlink(at: At) -> Unlink {
-    Unlink { at, skip_trash: false, caller: Caller::client() }
+    Unlink { at, only: None, skip_trash: false, caller: Caller::client() }
 }
 
 fn chown(ino: u64, uid: Option<u32>, gid: Option<u32>) -> SetAttr {

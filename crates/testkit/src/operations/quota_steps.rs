@@ -94,7 +94,8 @@ impl Step<'_> {
             }
             5 | 6 => self.meta.run(Link { ino: self.recent(), at: at(to, &new), caller }, &never).map(drop),
             7 => {
-                let unlink = Unlink { at: at(from, &old), skip_trash: self.rng.below(3) == 0, caller };
+                let unlink =
+                    Unlink { at: at(from, &old), only: None, skip_trash: self.rng.below(3) == 0, caller };
                 self.meta.run(unlink, &never).map(drop)
             }
             _ => {

@@ -24,7 +24,7 @@ fn make(meta: &Meta, prefix: &str, first: u64, count: u64, kind: FileType) {
 }
 
 fn unlink(meta: &Meta, name: &str) -> FsResult<()> {
-    let op = Unlink { at: at(1, name), skip_trash: false, caller: Caller::client() };
+    let op = Unlink { at: at(1, name), only: None, skip_trash: false, caller: Caller::client() };
     meta.run(op, &Interrupt::never()).map(drop)
 }
 

@@ -45,7 +45,7 @@ fn step(rng: &mut Rng, meta: &Meta, ino: u64) -> FsResult<()> {
             meta.run(create(from, &old, ino, kind), &never).map(drop)
         }
         4 => meta.run(Link { ino: recent, at: at(to, &new), caller }, &never).map(drop),
-        5 => meta.run(Unlink { at: at(from, &old), skip_trash: false, caller }, &never).map(drop),
+        5 => meta.run(Unlink { at: at(from, &old), only: None, skip_trash: false, caller }, &never).map(drop),
         6 => meta.run(Rmdir { at: at(from, &old), hint: None, skip_trash: false, caller }, &never).map(drop),
         7 | 8 => {
             let slices = vec![Slice::whole(rng.below(10_000) as u32, ino, 1 + rng.below(10_000) as u32)];

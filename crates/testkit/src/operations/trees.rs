@@ -159,7 +159,7 @@ pub fn a_tree_rebuilt_in_the_trash_expires(factory: &Factory<'_>) {
     let caller = Caller::client;
     meta.run(create(1, "d", 10_000, FileType::Dir), &never).expect("mkdir");
     meta.run(create(10_000, "f", 10_001, FileType::File), &never).expect("create");
-    let unlink = Unlink { at: at(10_000, "f"), skip_trash: false, caller: caller() };
+    let unlink = Unlink { at: at(10_000, "f"), only: None, skip_trash: false, caller: caller() };
     meta.run(unlink, &never).expect("unlink");
     let rmdir = Rmdir { at: at(1, "d"), hint: None, skip_trash: false, caller: caller() };
     meta.run(rmdir, &never).expect("rmdir");

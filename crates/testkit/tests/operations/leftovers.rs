@@ -61,7 +61,7 @@ fn an_immutable_file_with_other_names_leaves_the_trash_as_others_do() {
     let caller = Caller::client;
     meta.run(create(1, "f", 10, FileType::File), &never).unwrap();
     meta.run(Link { ino: Ino(10), at: at(1, "g"), caller: caller() }, &never).unwrap();
-    meta.run(Unlink { at: at(1, "f"), skip_trash: false, caller: caller() }, &never).unwrap();
+    meta.run(Unlink { at: at(1, "f"), only: None, skip_trash: false, caller: caller() }, &never).unwrap();
     let changes = Changes { flags: Some(AttrFlags(AttrFlags::IMMUTABLE)), ..Changes::default() };
     meta.run(SetAttr { ino: Ino(10), changes, caller: caller() }, &never).unwrap();
     let hours = || {
@@ -74,7 +74,7 @@ fn an_immutable_file_with_other_names_leaves_the_trash_as_others_do() {
     assert_eq!(hours(), 0);
     let (ino, attr) = meta.read(&Lookup(at(1, "g")), &never).unwrap();
     assert_eq!((ino, attr.nlink), (Ino(10), 1));
-    let unlink = Unlink { at: at(1, "g"), skip_trash: false, caller: caller() };
+    let unlink = Unlink { at: at(1, "g"), only: None, skip_trash: false, caller: caller() };
     assert_eq!(meta.run(unlink, &never).map(drop), Err(FsError::Perm), "its name is safe");
 }
 
@@ -170,7 +170,8 @@ fn an_unusable_name_in_the_trash_is_replaced_by_one_that_still_says_where_the_fi
     let meta = store.format(1);
     meta.run(create(1, "d", 10, FileType::Dir), &never).unwrap();
     meta.run(create(10, "f", 20, FileType::File), &never).unwrap();
-    meta.run(Unlink { at: at(10, "f"), skip_trash: false, caller: Caller::client() }, &never).unwrap();
+    meta.run(Unlink { at: at(10, "f"), only: None, skip_trash: false, caller: Caller::client() }, &never)
+        .unwrap();
     let names = |dir| {
         let rows = store.open().scan(Scan::Entries { dir, nodes: false }, None, 100).unwrap().rows;
         let entries = rows.into_iter().map(|row| match row {

@@ -82,7 +82,8 @@ fn a_session_that_came_back_keeps_what_it_has_open() {
     let [one, two] = [(); 2].map(|()| Meta::open(store.open(), options(&clock)).unwrap());
     one.run(create(1, "f", 10, FileType::File), &never).unwrap();
     one.register_open(Ino(10));
-    one.run(Unlink { at: at(1, "f"), skip_trash: true, caller: Caller::client() }, &never).unwrap();
+    one.run(Unlink { at: at(1, "f"), only: None, skip_trash: true, caller: Caller::client() }, &never)
+        .unwrap();
     let sid = one.sid();
     assert_eq!(two.read(&ListSustained(sid), &never), Ok(vec![Ino(10)]));
     // Who cleans up found the session dead, but it is back by now.

@@ -111,7 +111,9 @@ fn what_a_failed_operation_read_is_not_remembered() {
     let errors: Vec<_> = meta.run_all(creates, &never).into_iter().map(Result::err).collect();
     assert_eq!(errors, [Some(FsError::Quota), None]);
     assert!(!armed.load(Ordering::SeqCst), "the move did not come between");
-    let unlink = Unlink { at: at(11, "f"), skip_trash: true, caller: Caller::client() };
+    let unlink = Unlink { at: at(11, "f"), only: None, skip_trash: true, caller: Caller::client() };
+    let of_another = Unlink { only: Some(Ino(22)), ..unlink.clone() };
+    assert_eq!(meta.run(of_another, &never).err(), Some(FsError::NotFound));
     meta.run(unlink, &never).unwrap();
     State::of(store.open().as_ref()).assert_quotas("a file of a directory that moved");
 }

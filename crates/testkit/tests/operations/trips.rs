@@ -68,7 +68,11 @@ fn a_change_log_takes_no_trip_and_one_write() {
         meta.run(create(1, "first", 9, FileType::File), &never).unwrap();
         let ((), trips) = counting.during(|| {
             meta.run(create(1, "a", 10, FileType::File), &never).unwrap();
-            meta.run(Unlink { at: at(1, "a"), skip_trash: false, caller: Caller::client() }, &never).unwrap();
+            meta.run(
+                Unlink { at: at(1, "a"), only: None, skip_trash: false, caller: Caller::client() },
+                &never,
+            )
+            .unwrap();
         });
         (trips.total(), trips.writes)
     });
@@ -86,7 +90,7 @@ fn changes_take_two_trips() {
         .assert_trips("symlink", 1, 1, || meta.run(create(10, "z", 32, FileType::Symlink), &never).unwrap());
     let link = Link { ino: Ino(20), at: at(11, "link"), caller: caller() };
     counting.assert_trips("link", 1, 1, || meta.run(link, &never).unwrap());
-    let unlink = Unlink { at: at(10, "x"), skip_trash: false, caller: caller() };
+    let unlink = Unlink { at: at(10, "x"), only: None, skip_trash: false, caller: caller() };
     counting.assert_trips("unlink", 1, 1, || meta.run(unlink, &never).unwrap());
     let rmdir = Rmdir { at: at(1, "empty"), hint: Some(Ino(12)), skip_trash: false, caller: caller() };
     counting.assert_trips("rmdir", 1, 1, || meta.run(rmdir, &never).unwrap());
@@ -105,6 +109,7 @@ fn many_at_once_take_as_many_trips_as_one() {
     let answers = counting.assert_trips("200 creates", 1, 1, || meta.run_all(creates, &never));
     assert!(answers.iter().all(Result::is_ok));
     let unlinks = (0..200).map(|n| Unlink {
+        only: None,
         at: at(10 + n % 2, &format!("many{n}")),
         skip_trash: false,
         caller: Caller::client(),
@@ -205,7 +210,7 @@ fn changes_of_what_was_just_seen_take_one_trip() {
     counting.assert_trips("removexattr", 0, 1, || meta.run(remove(), &never).unwrap());
     counting.assert_trips("setxattr", 0, 1, || meta.run(set(5000, XattrMode::Create), &never).unwrap());
     counting.assert_trips("removexattr of a long value", 1, 1, || meta.run(remove(), &never).unwrap());
-    let unlink = Unlink { at: at(10, "f"), skip_trash: false, caller: Caller::client() };
+    let unlink = Unlink { at: at(10, "f"), only: None, skip_trash: false, caller: Caller::client() };
     counting.assert_trips("unlink", 0, 1, || meta.run(unlink, &never).unwrap());
     // Another client changes what this one remembers: the commit notices, and the change is made on
     // what is.

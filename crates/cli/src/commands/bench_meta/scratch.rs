@@ -127,7 +127,7 @@ pub(super) fn file_waiting(removed: &Removed) -> Option<(Ino, u64)> {
 
 /// Removes a name and bypasses the trash.
 pub(super) fn unlink(at: At) -> Unlink {
-    Unlink { at, skip_trash: true, caller: ROOT }
+    Unlink { at, only: None, skip_trash: true, caller: ROOT }
 }
 
 /// Removes a directory and bypasses the trash.

@@ -48,8 +48,10 @@ pub struct Item {
 /// A part of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// Names, in the order of the engine: most sort them, Redis does not.
+    /// Names, in the order of the engine.
     pub items: Vec<Item>,
+    /// Whether the engine sorts names. If not, as Redis, a later page may repeat one.
+    pub sorted: bool,
     /// Where it continues; `None` at the end of the directory.
     pub next: Option<Cursor>,
 }
@@ -70,16 +72,18 @@ impl Fs {
             let (dir, searches) = self.listable(interrupt, path)?;
             let mut items = Vec::new();
             let mut from = None;
-            loop {
+            let sorted = loop {
                 let page = self.page(interrupt, dir, searches, from.as_ref(), PAGE)?;
                 items.extend(page.items);
                 match page.next {
                     Some(next) => from = Some(next),
-                    None => break,
+                    None => break page.sorted,
                 }
+            };
+            if !sorted {
+                let mut seen = HashSet::with_capacity(items.len());
+                items.retain(|item| seen.insert(item.name.clone()));
             }
-            let mut seen = HashSet::with_capacity(items.len());
-            items.retain(|item| seen.insert(item.name.clone()));
             Ok(items)
         })
     }
@@ -107,6 +111,7 @@ impl Fs {
         let (listed, next) = self.vfs().list(interrupt, dir, from, limit)?;
         let item =
             |Listed { name, ino, kind, attr }| Item { name, ino, kind, attr: attr.filter(|_| searches) };
-        Ok(Page { items: listed.into_iter().map(item).collect(), next: next.map(Cursor) })
+        let sorted = self.vfs().meta().sorts_names();
+        Ok(Page { items: listed.into_iter().map(item).collect(), sorted, next: next.map(Cursor) })
     }
 }

@@ -49,8 +49,8 @@ pub fn path_of<'local>(
 }
 
 /// `byte[] list(long session, byte[] path, byte[] cursor, int limit)`: a part of a directory. The
-/// cursor of the next part, empty at the end; then names, whether there are attributes (1 or 0),
-/// and these. An empty cursor begins.
+/// cursor of the next part, empty at the end; whether the engine sorts names (1 or 0); then names,
+/// whether there are attributes (1 or 0), and these. An empty cursor begins.
 #[jni_mangle("io.sluice.Native")]
 pub fn list<'local>(
     mut env: EnvUnowned<'local>,
@@ -67,6 +67,7 @@ pub fn list<'local>(
         let page = session.fs.list(&path, from.as_ref(), limit.max(1) as usize)?;
         let mut record = Vec::with_capacity(page.items.len() * 80 + 64);
         put_bytes(&mut record, page.next.as_ref().map(Cursor::as_bytes).unwrap_or_default());
+        record.push(u8::from(page.sorted));
         for item in &page.items {
             put_bytes(&mut record, &item.name);
             record.push(u8::from(item.attr.is_some()));

@@ -160,6 +160,10 @@ impl Engine for RedisEngine {
         Limits { lanes: self.lanes, batch: BATCH, notices: Notices::Push }
     }
 
+    fn sorts_names(&self) -> bool {
+        false
+    }
+
     fn prepare(&self) -> Result<(), EngineError> {
         self.keys()?;
         // Alone in its request: a server silently closes a connection that sends as much as the

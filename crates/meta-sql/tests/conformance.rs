@@ -49,6 +49,9 @@ impl Engine for Owned {
     fn snapshot(&self, readers: usize) -> Result<Option<Arc<dyn Snapshot>>, EngineError> {
         self.engine.snapshot(readers)
     }
+    fn sorts_names(&self) -> bool {
+        self.engine.sorts_names()
+    }
     fn is_mixed(&self) -> bool {
         self.engine.is_mixed()
     }

@@ -366,6 +366,11 @@ pub trait Engine: Send + Sync + 'static {
         Ok(None)
     }
 
+    /// Whether [`Scan::Entries`] returns names in the order of their bytes, so each once.
+    fn sorts_names(&self) -> bool {
+        true
+    }
+
     /// Whether a scan of one kind of record about inodes reads all other kinds, too.
     fn is_mixed(&self) -> bool {
         false

@@ -317,6 +317,11 @@ impl Meta {
         self.engine.name()
     }
 
+    /// Whether a listing returns names in the order of their bytes, so each once.
+    pub fn sorts_names(&self) -> bool {
+        self.engine.sorts_names()
+    }
+
     /// Makes everything committed so far survive a power cut, as far as the engine can.
     pub fn sync(&self) -> FsResult<()> {
         self.retry(&Interrupt::never(), || self.engine.sync())

@@ -200,12 +200,6 @@ final class Acls {
         .build();
   }
 
-  /** The permission bits that go with it. */
-  int mode() {
-    FsAction middle = mask == null ? group : mask;
-    return owner.ordinal() << 6 | middle.ordinal() << 3 | other.ordinal();
-  }
-
   /** The record for the native library. */
   byte[] toBytes(Names names) throws IOException {
     Record record = new Record();

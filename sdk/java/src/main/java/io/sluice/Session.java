@@ -47,8 +47,8 @@ final class Session implements Acls.Names {
   private String users;
   private String members;
   // Names by numbers, which the native library keeps too: this saves the way there.
-  private final Map<Integer, String> userNames = new ConcurrentHashMap<>();
-  private final Map<Integer, String> groupNames = new ConcurrentHashMap<>();
+  private volatile Map<Integer, String> userNames = new ConcurrentHashMap<>();
+  private volatile Map<Integer, String> groupNames = new ConcurrentHashMap<>();
 
   Session(Configuration conf, Settings settings, String authority) throws IOException {
     this.conf = conf;
@@ -115,8 +115,8 @@ final class Session implements Acls.Names {
         handle = newer;
         users = newUsers;
         members = newMembers;
-        userNames.clear();
-        groupNames.clear();
+        userNames = new ConcurrentHashMap<>();
+        groupNames = new ConcurrentHashMap<>();
         Native.close(oldest);
       }
     } catch (IOException e) {

@@ -9,10 +9,12 @@ import java.util.Arrays;
 import java.util.Comparator;
 import java.util.EnumSet;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.NoSuchElementException;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
 import java.util.concurrent.LinkedBlockingQueue;
@@ -119,6 +121,8 @@ public class SluiceFileSystem extends FileSystem {
 
   @Override
   public void initialize(URI name, Configuration configuration) throws IOException {
+    // A copy: the umask below is that of this file system alone.
+    configuration = new Configuration(configuration);
     super.initialize(name, configuration);
     setConf(configuration);
     Settings settings = new Settings(configuration, name.getHost());
@@ -291,8 +295,15 @@ public class SluiceFileSystem extends FileSystem {
   private FileStatus status(Attributes attributes, Path path) throws IOException {
     Path link = null;
     if (attributes.isLink()) {
-      byte[] target = Native.readlink(session.get(), bytes(path));
-      link = new Path(Record.text(target));
+      try {
+        link = new Path(Record.text(Native.readlink(session.get(), bytes(path))));
+      } catch (NativeException e) {
+        if (e.errno() != NativeException.ENOENT && e.errno() != NativeException.EINVAL) {
+          throw failure(e, path, FsAction.READ, false);
+        }
+        throw (IOException)
+            new FileNotFoundException("The link was removed meanwhile: " + path).initCause(e);
+      }
     }
     return new SluiceFileStatus(
         attributes,
@@ -386,8 +397,11 @@ public class SluiceFileSystem extends FileSystem {
       return new FSDataInputStream(
           new SluiceInputStream(file, makeQualified(path), statistics, Math.max(buffer, bufferSize), PARALLEL));
     } catch (NativeException e) {
-      Native.closeFile(file);
+      close(file, e);
       throw failure(e, path, FsAction.READ, false);
+    } catch (Throwable e) {
+      close(file, e);
+      throw e;
     }
   }
 
@@ -400,14 +414,14 @@ public class SluiceFileSystem extends FileSystem {
     if (status != null && !status.getPath().getName().equals(path.getName())) {
       throw new IllegalArgumentException("the status of " + status.getPath() + " was given for " + path);
     }
+    // By this thread: in a pool, what follows the opening could keep its threads waiting for reads
+    // that need one of them.
     CompletableFuture<FSDataInputStream> opened = new CompletableFuture<>();
-    PARALLEL.execute(() -> {
-      try {
-        opened.complete(open(path, parameters.getBufferSize()));
-      } catch (Throwable e) {
-        opened.completeExceptionally(e);
-      }
-    });
+    try {
+      opened.complete(open(path, parameters.getBufferSize()));
+    } catch (IOException | RuntimeException e) {
+      opened.completeExceptionally(e);
+    }
     return opened;
   }
 
@@ -496,10 +510,27 @@ public class SluiceFileSystem extends FileSystem {
       }
     }
     Path full = makeQualified(path);
-    // How far an append begins from the start: what getPos of the stream counts from.
-    long begin = positioned ? Native.length(file) : 0;
-    // Without statistics: the stream below counts bytes itself.
-    return new FSDataOutputStream(new SluiceOutputStream(file, full, statistics), null, begin);
+    try {
+      // How far an append begins from the start: what getPos of the stream counts from.
+      long begin = positioned ? Native.length(file) : 0;
+      // Without statistics: the stream below counts bytes itself.
+      return new FSDataOutputStream(new SluiceOutputStream(file, full, statistics), null, begin);
+    } catch (NativeException e) {
+      close(file, e);
+      throw failure(e, path, FsAction.WRITE, false);
+    } catch (Throwable e) {
+      close(file, e);
+      throw e;
+    }
+  }
+
+  /** Closes a file that nobody got. */
+  private static void close(long file, Throwable reason) {
+    try {
+      Native.closeFile(file);
+    } catch (NativeException e) {
+      reason.addSuppressed(e);
+    }
   }
 
   private static int createFlags(boolean overwrite, boolean parents) {
@@ -675,13 +706,22 @@ public class SluiceFileSystem extends FileSystem {
       }
     }
     // Something is there: a directory takes it in.
-    Attributes there = attributes(dst, true);
+    Attributes there;
+    try {
+      there = attributes(dst, true);
+    } catch (FileNotFoundException e) {
+      // It was removed meanwhile.
+      return move(src, from, to);
+    }
     if (!there.isDirectory()) {
       return Arrays.equals(from, to);
     }
-    Path inside = new Path(absolute(dst), absolute(src).getName());
+    return move(src, from, bytes(new Path(absolute(dst), absolute(src).getName())));
+  }
+
+  private boolean move(Path src, byte[] from, byte[] to) throws IOException {
     try {
-      Native.rename(session.get(), from, bytes(inside), false);
+      Native.rename(session.get(), from, to, false);
       return true;
     } catch (NativeException e) {
       return notRenamed(e, src);
@@ -828,13 +868,17 @@ public class SluiceFileSystem extends FileSystem {
     };
   }
 
-  /** Reads a directory page by page: its memory does not grow with the directory. */
+  /**
+   * Reads a directory page by page. Its memory does not grow with the directory, unless the engine
+   * does not sort names: a later page may repeat one then, so all are kept.
+   */
   private final class Listing implements RemoteIterator<FileStatus> {
     private final Path path;
     private final byte[] name;
     private byte[] cursor = {};
     private boolean more = true;
     private final List<FileStatus> items = new ArrayList<>();
+    private final Set<String> seen = new HashSet<>();
     private int at;
 
     Listing(Path path) throws IOException {
@@ -860,18 +904,18 @@ public class SluiceFileSystem extends FileSystem {
       }
       cursor = Record.take(record);
       more = cursor.length > 0;
+      boolean sorted = record.get() != 0;
       while (record.hasRemaining()) {
         String child = Record.text(Record.take(record));
-        boolean known = record.get() != 0;
+        Attributes known = record.get() != 0 ? new Attributes(record) : null;
+        if (!sorted && !seen.add(child)) {
+          continue;
+        }
         Path full = child(child);
-        if (known) {
-          items.add(status(new Attributes(record), full));
-        } else {
-          try {
-            items.add(getFileLinkStatus(full));
-          } catch (FileNotFoundException e) {
-            // It was removed meanwhile.
-          }
+        try {
+          items.add(known != null ? status(known, full) : getFileLinkStatus(full));
+        } catch (FileNotFoundException e) {
+          // It was removed meanwhile.
         }
       }
     }
@@ -977,7 +1021,7 @@ public class SluiceFileSystem extends FileSystem {
     if (file.getLen() <= start) {
       return new BlockLocation[0];
     }
-    long end = Math.min(file.getLen(), start + length);
+    long end = start + Math.min(length, file.getLen() - start);
     long size = file.getBlockSize() > 0 ? file.getBlockSize() : blockSize;
     List<BlockLocation> blocks = new ArrayList<>();
     for (long begin = start - start % size; begin < end; begin += size) {
@@ -1220,12 +1264,8 @@ public class SluiceFileSystem extends FileSystem {
     }
     byte[] record = acl == null ? new byte[0] : acl.toBytes(session);
     try {
-      if (acl != null && !defaults && acl.isMinimal()) {
-        Native.setAcl(session.get(), name, false, new byte[0]);
-        Native.setMode(session.get(), name, attributes.mode & 01000 | acl.mode());
-      } else {
-        Native.setAcl(session.get(), name, defaults, record);
-      }
+      // One that says no more than a mode becomes the mode, in the same operation.
+      Native.setAcl(session.get(), name, defaults, record);
     } catch (NativeException e) {
       if (acl == null && e.errno() == NativeException.ENODATA) {
         return;

@@ -104,6 +104,9 @@ final class SluiceInputStream extends FSInputStream
   /** Reads into a buffer from its position on, without the cursor. Returns 0 at the end. */
   private int readAt(long at, ByteBuffer target) throws IOException {
     check();
+    if (target.isReadOnly()) {
+      throw new java.nio.ReadOnlyBufferException();
+    }
     int wanted = target.remaining();
     int read;
     if (target.isDirect()) {

@@ -3,7 +3,7 @@
 //! What must stay true: a file has no cursor here, so threads share it; the package keeps one for
 //! each file object.
 
-use std::sync::Arc;
+use std::{ops::Deref, sync::Arc};
 
 use parking_lot::Mutex;
 use pyo3::{buffer::PyBuffer, prelude::*, types::PyBytes};
@@ -25,8 +25,29 @@ impl File {
         Self(Mutex::new(Some(Arc::new(inner))))
     }
 
-    fn inner(&self) -> PyResult<Arc<Inner>> {
-        self.0.lock().clone().ok_or_else(|| closed("file"))
+    fn inner(&self) -> PyResult<InUse> {
+        let file = self.0.lock().clone();
+        file.map(|file| InUse(Some(file))).ok_or_else(|| closed("file"))
+    }
+}
+
+/// A file that a call uses. If another thread closed it meanwhile, this closes it, without the lock
+/// of the interpreter.
+struct InUse(Option<Arc<Inner>>);
+
+impl Deref for InUse {
+    type Target = Arc<Inner>;
+
+    fn deref(&self) -> &Self::Target {
+        self.0.as_ref().unwrap_or_else(|| unreachable!("it is there until it is dropped"))
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        if let Some(last) = self.0.take().and_then(Arc::into_inner) {
+            Python::attach(|py| py.detach(|| drop(last)));
+        }
     }
 }
 

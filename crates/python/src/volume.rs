@@ -28,7 +28,8 @@ impl Volume {
         call: impl FnOnce(&Fs) -> sluice_fs::Result<T> + Send,
     ) -> PyResult<T> {
         let fs = self.0.lock().clone().ok_or_else(|| closed("volume"))?;
-        py.detach(|| call(&fs)).map_err(of_path)
+        // The last one who uses the volume closes it: without the lock, too.
+        py.detach(move || call(&fs)).map_err(of_path)
     }
 }
 
@@ -87,7 +88,7 @@ impl Volume {
     /// Stores what was written to all files.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         let fs = self.0.lock().clone().ok_or_else(|| closed("volume"))?;
-        py.detach(|| fs.volume().flush()).map_err(plain)
+        py.detach(move || fs.volume().flush()).map_err(plain)
     }
 
     /// Opens a file. `flags` has letters: r, w, a(ppend), c(reate), x (create, or fail) and

@@ -135,9 +135,14 @@ class Client:
             raise ValueError("I/O operation on closed client")
         variables = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
         native = _process.native()
+        # Threads that do this at once share the volume.
         opened: Volume = native.Volume(self._url, self._options, variables, self._user)
         self._opened, self._generation = opened, _process.generation
         _process.close_client_at_exit(self)
+        if self._closed:
+            # By another thread, meanwhile.
+            self.close()
+            raise ValueError("I/O operation on closed client")
         return opened
 
     def as_user(
@@ -273,9 +278,15 @@ class Client:
 
     def makedirs(self, path: Path, mode: int = 0o777, exist_ok: bool = False) -> None:
         """Makes a directory and those above it."""
-        if not exist_ok and self.exists(path):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fsdecode(path))
-        self._volume().makedirs(os.fsencode(path), mode)
+        name = os.fsencode(path)
+        if exist_ok:
+            self._volume().makedirs(name, mode)
+            return
+        parent = os.path.dirname(name.rstrip(b"/"))
+        if parent not in (b"", b"/"):
+            self._volume().makedirs(parent, mode)
+        # Of two that make it at once, one fails.
+        self.mkdir(path, mode)
 
     def rmdir(self, path: Path) -> None:
         """Removes an empty directory."""

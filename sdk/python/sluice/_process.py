@@ -14,6 +14,7 @@ import importlib.util
 import os
 import sys
 import tempfile
+import threading
 import weakref
 from types import ModuleType
 from typing import Any, Protocol
@@ -25,6 +26,8 @@ class _Closes(Protocol):
 
 #: How many forks lie between the first process and this one.
 generation = 0
+#: Held while the library is loaded, so that no process has two copies.
+_loading = threading.RLock()
 #: The library, and the generation that loaded it.
 _loaded: tuple[int, ModuleType] | None = None
 #: What has to be closed before the process ends: files first, as they need their clients.
@@ -39,14 +42,15 @@ _finalizes = -1
 def native() -> Any:
     """The library of this process, loaded at its first use."""
     global _loaded
-    if _loaded is not None and _loaded[0] == generation:
-        return _loaded[1]
-    if _loaded is None:
-        from . import _native as module
-    else:
-        module = _load_copy()
-    _loaded = (generation, module)
-    return module
+    with _loading:
+        if _loaded is not None and _loaded[0] == generation:
+            return _loaded[1]
+        if _loaded is None:
+            from . import _native as module
+        else:
+            module = _load_copy()
+        _loaded = (generation, module)
+        return module
 
 
 def _load_copy() -> ModuleType:
@@ -111,16 +115,27 @@ def close_client_at_exit(client: _Closes) -> None:
 
 
 def _close_all() -> None:
-    for opened in [*_files, *_clients]:
+    for opened in [*_copy(_files), *_copy(_clients)]:
         try:
             opened.close()
-        except (OSError, ValueError) as error:
+        except Exception as error:  # whatever it is, the others are closed, too
             print(f"sluice: not everything could be stored: {error}", file=sys.stderr)
 
 
+def _copy(opened: weakref.WeakSet[Any]) -> list[Any]:
+    while True:
+        try:
+            return list(opened)
+        except RuntimeError:
+            # Another thread has just added one.
+            continue
+
+
 def _after_fork() -> None:
-    global generation
+    global generation, _loading
     generation += 1
+    # A thread that is not in this process may hold it.
+    _loading = threading.RLock()
     _files.clear()
     _clients.clear()
 

@@ -29,7 +29,8 @@ pub(crate) fn number(call: impl FnOnce() -> Outcome<u64>) -> i64 {
     match outcome {
         Ok(number) => i64::try_from(number).unwrap_or(i64::MAX),
         Err(failure) => {
-            LAST.with_borrow_mut(|last| *last = failure.message);
+            // At the end of a thread there may be no such place any more.
+            LAST.try_with(|last| *last.borrow_mut() = failure.message).ok();
             -i64::from(failure.errno)
         }
     }
@@ -42,7 +43,7 @@ pub(crate) fn status(call: impl FnOnce() -> Outcome<()>) -> i32 {
 
 /// What the last failure of this thread had to say.
 pub(crate) fn last_message() -> String {
-    LAST.with_borrow(String::clone)
+    LAST.try_with(|last| last.borrow().clone()).unwrap_or_default()
 }
 
 #[cfg(test)]

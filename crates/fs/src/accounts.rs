@@ -29,12 +29,17 @@ pub struct Superusers {
 }
 
 impl Accounts {
-    /// Those of `/etc/passwd` and `/etc/group`.
+    /// Those of `/etc/passwd` and `/etc/group`. A container may have neither file.
     ///
     /// # Errors
     /// One of the files cannot be read.
     pub fn system() -> io::Result<Self> {
-        Ok(Self::parse(&fs::read_to_string("/etc/passwd")?, &fs::read_to_string("/etc/group")?))
+        let read = |path| match fs::read(path) {
+            Ok(text) => Ok(String::from_utf8_lossy(&text).into_owned()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+            Err(error) => Err(error),
+        };
+        Ok(Self::parse(&read("/etc/passwd")?, &read("/etc/group")?))
     }
 
     /// Those of texts in the formats of `passwd(5)` and `group(5)`. Lines that are not in the

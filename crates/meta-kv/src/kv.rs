@@ -5,14 +5,10 @@
 //! reads. What must stay true: a commit happens only if none of its keys was changed since its
 //! snapshot.
 
-use std::{
-    iter::Peekable,
-    ops::Deref,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{iter::Peekable, ops::Deref, sync::Arc, time::Duration};
 
 use futures::{StreamExt as _, stream};
+use parking_lot::Mutex;
 use sluice_meta::{
     engine::{ChangeLog, EngineError, Label, Limits, Watch},
     schema::Notice,
@@ -182,15 +178,23 @@ impl Volume {
 }
 
 /// The runtime of all stores of this process, because their clients run tasks between calls. It has
-/// two threads, so that one can work while the other decodes.
+/// two threads, so that one can work while the other decodes. A forked child has none of them, and
+/// gets a runtime of its own.
 fn runtime() -> Result<&'static Runtime> {
-    static RUNTIME: OnceLock<Option<Runtime>> = OnceLock::new();
-    let made = RUNTIME.get_or_init(|| {
-        let mut builder = Builder::new_multi_thread();
-        builder.worker_threads(2).thread_name("kv").enable_all().build().ok()
-    });
+    static CURRENT: Mutex<Option<(u32, &'static Runtime)>> = Mutex::new(None);
+    let mut current = CURRENT.lock();
+    let process = std::process::id();
+    if let Some((owner, runtime)) = *current
+        && owner == process
+    {
+        return Ok(runtime);
+    }
+    let made = Builder::new_multi_thread().worker_threads(2).thread_name("kv").enable_all().build();
     let refused = "the system gives no threads; raise its limit of processes";
-    made.as_ref().ok_or_else(|| Label("key-value store".into()).refused(refused))
+    let runtime: &'static Runtime =
+        Box::leak(Box::new(made.map_err(|_| Label("key-value store".into()).refused(refused))?));
+    *current = Some((process, runtime));
+    Ok(runtime)
 }
 
 /// Runs a call that limits its own time.

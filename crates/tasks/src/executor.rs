@@ -70,9 +70,15 @@ impl Executor {
         }
     }
 
-    /// Queues a task that could not begin, before all others.
+    /// Queues a task that could not begin, before all others. Another thread may have room for it.
     pub(crate) fn put_back(&self, job: Job) {
-        self.state.lock().jobs.push_front(job);
+        let mut state = self.state.lock();
+        state.jobs.push_front(job);
+        let idle = state.idle.pop();
+        drop(state);
+        if let Some(idle) = idle {
+            self.bells[idle].notify_one();
+        }
     }
 
     /// Gives up the tasks that have not begun. Each thread ends when it has no tasks left.

@@ -31,7 +31,10 @@ impl Mapping {
     /// `length` bytes of zeros. The kernel finds pages for them when they are used.
     pub(crate) fn new(length: usize) -> io::Result<Self> {
         // SAFETY: the kernel chooses an address where nothing is.
-        let address = unsafe { map(std::ptr::null_mut(), length, 0) };
+        let address = unsafe {
+            let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+            libc::mmap(std::ptr::null_mut(), length, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+        };
         Self::at(address, length)
     }
 
@@ -43,12 +46,21 @@ impl Mapping {
         Self::at(address, self.length)
     }
 
-    /// Puts new pages at this address. Mappings of the old pages keep them.
-    pub(crate) fn renew(&self) -> io::Result<()> {
+    /// Puts new pages at this address, and returns a second mapping of them. Mappings of the old
+    /// pages keep those.
+    ///
+    /// # Errors
+    /// Everything is as it was.
+    pub(crate) fn renew(&self) -> io::Result<Self> {
+        let fresh = Self::new(self.length)?;
         // SAFETY: the range is this mapping, and no reference into it exists: handlers use another
-        // one.
-        let address = unsafe { map(self.address().cast(), self.length, libc::MAP_FIXED) };
-        if address == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
+        // one. An old length of 0 leaves `fresh` as it is. The kernel looks whether it may have one
+        // more mapping before it removes this one.
+        let address = unsafe {
+            let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+            libc::mremap(fresh.address().cast(), 0, self.length, flags, self.address())
+        };
+        if address == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(fresh) }
     }
 
     fn at(address: *mut libc::c_void, length: usize) -> io::Result<Self> {
@@ -106,16 +118,6 @@ impl Drop for Mapping {
     }
 }
 
-/// Maps shared memory.
-///
-/// # Safety
-/// As of mmap(2): with `MAP_FIXED`, nobody uses what is at `address`.
-unsafe fn map(address: *mut libc::c_void, length: usize, flags: libc::c_int) -> *mut libc::c_void {
-    let flags = flags | libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: see above.
-    unsafe { libc::mmap(address, length, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) }
-}
-
 /// The payload of a request that has none, for the bytes of its answer.
 #[derive(Debug)]
 pub(crate) struct Room(Arc<Mapping>);
@@ -157,9 +159,10 @@ mod tests {
         // SAFETY: as above.
         unsafe { kernel.write(HEADERS, b"one") };
         assert_eq!(first(&handler), b"one");
-        kernel.renew().expect("renew");
+        let next = kernel.renew().expect("renew");
         // SAFETY: as above.
         unsafe { kernel.write(HEADERS, b"two") };
-        assert_eq!((first(&handler), first(&kernel)), (b"one".to_vec(), b"two".to_vec()));
+        let seen = [&handler, &kernel, &next].map(first);
+        assert_eq!(seen, [b"one".to_vec(), b"two".to_vec(), b"two".to_vec()]);
     }
 }

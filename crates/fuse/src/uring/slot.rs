@@ -225,7 +225,7 @@ impl Channel for Slot {
         }
         if state.runner != 0 {
             // The handler still runs: it keeps its pages.
-            match self.kernel.renew().and_then(|()| self.kernel.again()) {
+            match self.kernel.renew() {
                 Ok(handler) => state.handler = Arc::new(handler),
                 Err(why) => {
                     tracing::error!("no memory to answer a FUSE request before its handler ends: {why}");

@@ -213,6 +213,10 @@ impl Engine for MemEngine {
         Limits { lanes: 4, batch: 256, notices: Notices::Push }
     }
 
+    fn sorts_names(&self) -> bool {
+        self.0.draw.is_none()
+    }
+
     fn prepare(&self) -> Result<(), EngineError> {
         Ok(())
     }

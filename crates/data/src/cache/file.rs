@@ -16,7 +16,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use sluice_object::positional::{read_at, read_exact_at, read_into_spare};
+use sluice_object::{
+    Buffer,
+    positional::{read_at, read_exact_at, read_into_spare},
+};
 use sluice_types::Rng;
 
 use super::{SecondChance, resident};
@@ -95,7 +98,7 @@ impl BlockFile {
             self.check(&bytes, from)?;
         }
         let start = (range.start - from) as usize;
-        Ok(Bytes::from(bytes).slice(start..start + (range.end - range.start) as usize))
+        Ok(bytes.slice(start..start + (range.end - range.start) as usize))
     }
 
     /// Copies bytes `range` of the block to a place in a buffer, which grows if it is too short.
@@ -266,11 +269,17 @@ pub(crate) fn disk_bytes(size: u32) -> u64 {
     (u64::from(size) + u64::from(size.div_ceil(PAGE)) * 4).next_multiple_of(4096)
 }
 
-fn pread(file: &File, offset: u64, len: usize, wait: bool) -> io::Result<Vec<u8>> {
+fn pread(file: &File, offset: u64, len: usize, wait: bool) -> io::Result<Bytes> {
     if !wait {
         let mut bytes = vec![0; len];
         resident::fill(file, offset, &mut bytes)?;
-        return Ok(bytes);
+        return Ok(bytes.into());
+    }
+    if len >= Buffer::LARGE {
+        // New memory for a whole block takes as long as the block does.
+        let mut bytes = Buffer::with_length(len);
+        read_exact_at(file, &mut bytes[..], offset)?;
+        return Ok(bytes.into());
     }
     let mut bytes = Vec::with_capacity(len);
     while bytes.len() < len {
@@ -290,7 +299,7 @@ fn pread(file: &File, offset: u64, len: usize, wait: bool) -> io::Result<Vec<u8>
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
-    Ok(bytes)
+    Ok(bytes.into())
 }
 
 /// Why a file or directory is not synced.

@@ -1,26 +1,15 @@
 //! Modes, owners, times and ACLs.
 
-use sluice_types::{Attr, FsError, Ino};
-use sluice_vfs::{AclRule, Changes, Interrupt, OpKind, SetTime, XattrMode};
+use sluice_types::FsError;
+use sluice_vfs::{AclKind as Acl, AclRule, Changes, OpKind, SetTime};
 
 use crate::{error::Result, fs::Fs};
 
-/// Which of the two ACLs of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Acl {
-    /// Who may do what.
-    Access,
-    /// What children of a directory inherit.
-    Default,
-}
-
-impl Acl {
-    /// The extended attribute that holds it.
-    const fn name(self) -> &'static [u8] {
-        match self {
-            Self::Access => b"system.posix_acl_access",
-            Self::Default => b"system.posix_acl_default",
-        }
+/// The extended attribute that holds an ACL.
+const fn name(acl: Acl) -> &'static [u8] {
+    match acl {
+        Acl::Access => b"system.posix_acl_access",
+        Acl::Default => b"system.posix_acl_default",
     }
 }
 
@@ -74,7 +63,7 @@ impl Fs {
     pub fn acl(&self, path: impl AsRef<[u8]>, acl: Acl) -> Result<Option<AclRule>> {
         self.run(OpKind::GetXattr, path.as_ref(), |interrupt, path| {
             let (ino, _) = self.existing(interrupt, path, true)?;
-            match self.vfs().getxattr(interrupt, ino, acl.name()) {
+            match self.vfs().getxattr(interrupt, ino, name(acl)) {
                 Ok(value) => AclRule::from_xattr(&value).map(Some),
                 Err(FsError::NoData) => Ok(None),
                 // Without any extended attributes there are no ACLs either.
@@ -90,29 +79,33 @@ impl Fs {
     /// [`FsError::NotSupported`] if the volume has no ACLs, [`FsError::Perm`] if the user is not
     /// the owner, [`FsError::Access`] for a default ACL of what is no directory.
     pub fn set_acl(&self, path: impl AsRef<[u8]>, acl: Acl, rule: Option<&AclRule>) -> Result<()> {
-        self.run(OpKind::SetXattr, path.as_ref(), |interrupt, path| {
-            let (ino, attr) = self.existing(interrupt, path, true)?;
-            self.put_acl(interrupt, (ino, &attr), acl, rule).map_err(|error| match error {
-                FsError::NotImplemented => FsError::NotSupported,
-                error => error,
-            })
-        })
+        self.put_acl(path.as_ref(), acl, None, rule)
     }
 
-    fn put_acl(
+    /// [`Self::set_acl`] if the ACL is what it was. A node without one has the access rule that its
+    /// mode stands for, and an empty default one.
+    ///
+    /// # Errors
+    /// [`FsError::Again`] if it is another by now.
+    pub fn change_acl(
         &self,
-        interrupt: &Interrupt,
-        (ino, attr): (Ino, &Attr),
+        path: impl AsRef<[u8]>,
         acl: Acl,
+        was: &AclRule,
         rule: Option<&AclRule>,
-    ) -> sluice_types::FsResult<()> {
-        let Some(rule) = rule else {
-            return self.vfs().removexattr(self.caller(), interrupt, ino, acl.name());
-        };
-        if acl == Acl::Default && !attr.is_dir() {
-            return Err(FsError::Access);
-        }
-        let value = rule.to_xattr();
-        self.vfs().setxattr(self.caller(), interrupt, ino, (acl.name(), &value), XattrMode::Any)
+    ) -> Result<()> {
+        self.put_acl(path.as_ref(), acl, Some(was), rule)
+    }
+
+    fn put_acl(&self, path: &[u8], acl: Acl, was: Option<&AclRule>, rule: Option<&AclRule>) -> Result<()> {
+        self.run(OpKind::SetXattr, path, |interrupt, path| {
+            let (ino, attr) = self.existing(interrupt, path, true)?;
+            if acl == Acl::Default && rule.is_some() && !attr.is_dir() {
+                return Err(FsError::Access);
+            }
+            // Refuses what is no valid ACL.
+            let rule = rule.map(|rule| AclRule::from_xattr(&rule.to_xattr())).transpose()?;
+            self.vfs().set_acl(self.caller(), interrupt, ino, (acl, was.cloned()), rule)
+        })
     }
 }

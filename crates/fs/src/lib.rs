@@ -33,7 +33,6 @@ mod volume;
 mod xattr;
 
 pub use accounts::{Accounts, Superusers};
-pub use attrs::Acl;
 pub use error::{Error, Result};
 pub use file::File;
 pub use fs::{Fs, Stat};
@@ -47,6 +46,6 @@ pub use volume::Volume;
 
 pub use sluice_types::{Access, Attr, AttrFlags, FileType, FsError, Ino, Time};
 pub use sluice_vfs::{
-    AclEntry, AclRule, Denied, Quota, QuotaSet, QuotaUsage, RenameMode, SetTime, Summary, VolumeSize,
-    XattrMode,
+    AclEntry, AclKind as Acl, AclRule, Denied, Quota, QuotaSet, QuotaUsage, RenameMode, SetTime, Summary,
+    VolumeSize, XattrMode,
 };

@@ -206,6 +206,27 @@ pub fn set_acl<'local>(
     });
 }
 
+/// `void changeAcl(long session, byte[] path, boolean defaults, byte[] was, byte[] acl)`: `EAGAIN`
+/// if it is not what it was. Without one, `was` has what the mode says, or is empty for defaults.
+#[jni_mangle("io.sluice.Native")]
+pub fn change_acl<'local>(
+    mut env: EnvUnowned<'local>,
+    _: JClass<'local>,
+    session: jlong,
+    path: JByteArray<'local>,
+    defaults: jboolean,
+    was: JByteArray<'local>,
+    acl: JByteArray<'local>,
+) {
+    call(&mut env, |env| {
+        let path = env.convert_byte_array(&path)?;
+        let (was, acl) = (env.convert_byte_array(&was)?, env.convert_byte_array(&acl)?);
+        let was = if was.is_empty() { AclRule::empty() } else { rule(&was)? };
+        let acl = rule(&acl)?;
+        Ok(SESSIONS.get(session)?.fs.change_acl(&path, which(defaults), &was, Some(&acl))?)
+    });
+}
+
 const fn which(defaults: bool) -> Acl {
     if defaults { Acl::Default } else { Acl::Access }
 }

@@ -70,6 +70,7 @@ pub use sluice_meta::{
     Asked, Ended, Interrupt, LOCK_POLL_INTERVAL, Registered,
     engine::Cursor,
     ops::{
+        acl::AclKind,
         quota::SetLimits,
         rename::RenameMode,
         setattr::{Changes, SetTime},

@@ -67,7 +67,7 @@ impl Vfs {
         }
         if let Some(kind) = acl_kind(&name) {
             let rule = if value.is_empty() { None } else { Some(AclRule::from_xattr(value)?) };
-            return self.set_acl(caller, interrupt, ino, kind, rule);
+            return self.set_acl(caller, interrupt, ino, (kind, None), rule);
         }
         let value = Bytes::copy_from_slice(value);
         self.meta.run(SetXattr { ino, name, value, mode, caller: caller.clone() }, interrupt)?;
@@ -102,7 +102,7 @@ impl Vfs {
             return Ok(());
         }
         if let Some(kind) = acl_kind(&name) {
-            return self.set_acl(caller, interrupt, ino, kind, None);
+            return self.set_acl(caller, interrupt, ino, (kind, None), None);
         }
         // The kernel removes capabilities when anybody writes to a program, and checks all other
         // callers itself. So this runs as the client.
@@ -112,18 +112,22 @@ impl Vfs {
         Ok(())
     }
 
-    fn set_acl(
+    /// Sets or removes an ACL. If it is not `was` any more, nothing happens: see [`SetAcl::was`].
+    ///
+    /// # Errors
+    /// [`FsError::Again`] then, [`FsError::NotSupported`] if the volume has no ACLs.
+    pub fn set_acl(
         &self,
         caller: &Caller,
         interrupt: &Interrupt,
         ino: Ino,
-        kind: AclKind,
+        (kind, was): (AclKind, Option<AclRule>),
         rule: Option<AclRule>,
     ) -> FsResult<()> {
         if !self.has_acl() {
             return Err(FsError::NotSupported);
         }
-        let op = SetAcl { ino, kind, rule, caller: caller.clone() };
+        let op = SetAcl { ino, kind, rule, was, caller: caller.clone() };
         self.cache().change(ino, || self.meta.run(op, interrupt), |attr| *attr)?;
         Ok(())
     }

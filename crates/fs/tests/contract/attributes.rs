@@ -88,6 +88,16 @@ pub(crate) fn acls_decide(rig: &Rig) {
     let inherited = bob.acl("/d/g", Acl::Access).unwrap().unwrap();
     assert_eq!(inherited.users, [AclEntry { id: 1002, perm: 6 }]);
     fails(ann.set_acl("/d/f", Acl::Default, Some(&grants(1, 1, 1))), FsError::Access);
+    // What was read before another change is not what is replaced.
+    let (was, mode) = (ann.acl("/d", Acl::Access).unwrap().unwrap(), AclRule::empty().chmod(0o700));
+    fails(ann.change_acl("/d", Acl::Access, &mode, Some(&was)), FsError::Again);
+    ann.change_acl("/d", Acl::Access, &was, Some(&mode)).unwrap();
+    fails(ann.change_acl("/d", Acl::Access, &was, Some(&was)), FsError::Again);
+    ann.change_acl("/d", Acl::Access, &mode, Some(&was)).unwrap();
+    let defaults = ann.acl("/d", Acl::Default).unwrap().unwrap();
+    fails(ann.change_acl("/d", Acl::Default, &AclRule::empty(), Some(&was)), FsError::Again);
+    ann.change_acl("/d", Acl::Default, &defaults, None).unwrap();
+    ann.change_acl("/d", Acl::Default, &AclRule::empty(), Some(&defaults)).unwrap();
     ann.set_acl("/d", Acl::Access, None).unwrap();
     fails(bob.stat("/d/f"), FsError::Access);
 }

@@ -40,18 +40,22 @@ impl Op for GetAcl {
 
     fn run(&self, view: &mut View<'_>) -> Result<AclRule, Stop> {
         let attr = rules::existing(view, self.ino, Hold::None)?;
-        let id = match self.kind {
-            AclKind::Access => attr.access_acl,
-            AclKind::Default => attr.default_acl,
-        };
-        rules::require(id != 0, FsError::NoData)?;
-        let mut rule = (*rules::acl(view, id)?).clone();
-        if self.kind == AclKind::Access {
-            // The mode is what `chmod` writes; the rule follows it.
-            rule = rule.chmod(attr.mode);
-        }
-        Ok(rule)
+        Ok(rule_of(view, &attr, self.kind)?.ok_or(FsError::NoData)?)
     }
+}
+
+/// An ACL of a node; `None` if it has none.
+fn rule_of(view: &mut View<'_>, attr: &Attr, kind: AclKind) -> Result<Option<AclRule>, Stop> {
+    let id = match kind {
+        AclKind::Access => attr.access_acl,
+        AclKind::Default => attr.default_acl,
+    };
+    if id == 0 {
+        return Ok(None);
+    }
+    let rule = rules::acl(view, id)?;
+    // The mode is what `chmod` writes; the rule follows it.
+    Ok(Some(if kind == AclKind::Access { rule.chmod(attr.mode) } else { (*rule).clone() }))
 }
 
 /// Sets or removes an ACL. Two trips, three for a rule that is new to this client.
@@ -63,6 +67,9 @@ pub struct SetAcl {
     pub kind: AclKind,
     /// The rule; `None` removes it.
     pub rule: Option<AclRule>,
+    /// What it must replace, if that matters; [`FsError::Again`] if it is another by now. A node
+    /// without the ACL has the access rule that its mode stands for, and an empty default one.
+    pub was: Option<AclRule>,
     /// Who asks.
     pub caller: Caller,
 }
@@ -80,6 +87,14 @@ impl Op for SetAcl {
         let own = !self.caller.check || self.caller.superuser || self.caller.uid == attr.uid;
         rules::require(own, FsError::Perm)?;
         rules::check_removable(&attr)?;
+        if let Some(was) = &self.was {
+            let found = rule_of(view, &attr, self.kind)?;
+            let now = found.unwrap_or_else(|| match self.kind {
+                AclKind::Access => AclRule::empty().chmod(attr.mode),
+                AclKind::Default => AclRule::empty(),
+            });
+            rules::require(now == *was, FsError::Again)?;
+        }
         let id = match &self.rule {
             Some(rule) if !rule.is_minimal() || self.kind == AclKind::Default => rules::acl_id(view, rule)?,
             _ => 0,

@@ -41,7 +41,13 @@ fn files_made_together_under_a_default_acl_share_its_rule() {
         users: vec![AclEntry { id: 1000, perm: 7 }],
         groups: vec![],
     };
-    let set = SetAcl { ino: Ino(10), kind: AclKind::Default, rule: Some(rule), caller: Caller::client() };
+    let set = SetAcl {
+        ino: Ino(10),
+        kind: AclKind::Default,
+        rule: Some(rule),
+        was: None,
+        caller: Caller::client(),
+    };
     meta.run(set, &never).unwrap();
     let creates = (0..10).map(|n| create(10, &format!("f{n}"), 20 + n, FileType::File)).collect();
     let made: Vec<_> = meta.run_all(creates, &never).into_iter().map(|made| made.unwrap().attr).collect();

@@ -136,6 +136,9 @@ final class Native {
   static native void setAcl(long session, byte[] path, boolean defaults, byte[] acl)
       throws NativeException;
 
+  static native void changeAcl(long session, byte[] path, boolean defaults, byte[] was, byte[] acl)
+      throws NativeException;
+
   static native long openFile(long session, byte[] path, int flags, int mode, int umask)
       throws NativeException;
 

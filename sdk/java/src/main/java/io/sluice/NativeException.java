@@ -10,6 +10,7 @@ class NativeException extends IOException {
   static final int ENOENT = 2;
   static final int EIO = 5;
   static final int EBADF = 9;
+  static final int EAGAIN = 11;
   static final int EACCES = 13;
   static final int EEXIST = 17;
   static final int ENOTDIR = 20;

@@ -1235,17 +1235,12 @@ public class SluiceFileSystem extends FileSystem {
 
   // ACLs.
 
-  private Acls acl(Path path, Attributes attributes, AclEntryScope scope) throws IOException {
-    byte[] name = bytes(path);
-    byte[] record;
+  private byte[] aclRecord(Path path, AclEntryScope scope) throws IOException {
     try {
-      record = Native.acl(session.get(), name, scope == AclEntryScope.DEFAULT);
+      return Native.acl(session.get(), bytes(path), scope == AclEntryScope.DEFAULT);
     } catch (NativeException e) {
       throw aclFailure(e, path);
     }
-    return record.length == 0 && scope == AclEntryScope.DEFAULT
-        ? null
-        : Acls.read(scope, attributes.mode, record, session);
   }
 
   private IOException aclFailure(NativeException e, Path path) {
@@ -1256,40 +1251,44 @@ public class SluiceFileSystem extends FileSystem {
     return failure(e, path, FsAction.WRITE, false);
   }
 
-  private void store(Path path, Attributes attributes, AclEntryScope scope, Acls acl) throws IOException {
-    byte[] name = bytes(path);
-    boolean defaults = scope == AclEntryScope.DEFAULT;
-    if (defaults && !attributes.isDirectory()) {
-      throw new IOException("Invalid ACL: only directories may have a default ACL. Path: " + path);
-    }
-    byte[] record = acl == null ? new byte[0] : acl.toBytes(session);
-    try {
-      // One that says no more than a mode becomes the mode, in the same operation.
-      Native.setAcl(session.get(), name, defaults, record);
-    } catch (NativeException e) {
-      if (acl == null && e.errno() == NativeException.ENODATA) {
-        return;
-      }
-      throw aclFailure(e, path);
-    }
-  }
-
   private interface Change {
     boolean apply(Acls acl) throws IOException;
   }
 
   private void change(Path path, Change change) throws IOException {
     statistics.incrementWriteOps(1);
-    Attributes attributes = attributes(path, true);
     for (AclEntryScope scope : AclEntryScope.values()) {
-      Acls acl = acl(path, attributes, scope);
-      if (acl == null) {
-        acl = new Acls(scope, attributes.mode);
+      while (!changeOnce(path, scope, change)) {
+        // Another client has changed it: its change counts, too.
       }
-      if (change.apply(acl)) {
-        acl.complete();
-        store(path, attributes, scope, acl);
+    }
+  }
+
+  /** False if the ACL changed after it was read. */
+  private boolean changeOnce(Path path, AclEntryScope scope, Change change) throws IOException {
+    Attributes attributes = attributes(path, true);
+    byte[] was = aclRecord(path, scope);
+    Acls acl = Acls.read(scope, attributes.mode, was, session);
+    boolean defaults = scope == AclEntryScope.DEFAULT;
+    if (was.length == 0 && !defaults) {
+      was = acl.toBytes(session);
+    }
+    if (!change.apply(acl)) {
+      return true;
+    }
+    acl.complete();
+    if (defaults && !attributes.isDirectory()) {
+      throw new IOException("Invalid ACL: only directories may have a default ACL. Path: " + path);
+    }
+    try {
+      // One that says no more than a mode becomes the mode, in the same operation.
+      Native.changeAcl(session.get(), bytes(path), defaults, was, acl.toBytes(session));
+      return true;
+    } catch (NativeException e) {
+      if (e.errno() == NativeException.EAGAIN) {
+        return false;
       }
+      throw aclFailure(e, path);
     }
   }
 
@@ -1317,22 +1316,33 @@ public class SluiceFileSystem extends FileSystem {
   @Override
   public void removeDefaultAcl(Path path) throws IOException {
     operations.count(CommonStatisticNames.OP_REMOVE_DEFAULT_ACL);
-    Attributes attributes = attributes(path, true);
-    if (attributes.isDirectory()) {
-      store(path, attributes, AclEntryScope.DEFAULT, null);
+    removeDefaults(path);
+  }
+
+  private void removeDefaults(Path path) throws IOException {
+    if (!attributes(path, true).isDirectory()) {
+      return;
+    }
+    try {
+      Native.setAcl(session.get(), bytes(path), true, new byte[0]);
+    } catch (NativeException e) {
+      if (e.errno() != NativeException.ENODATA) {
+        throw aclFailure(e, path);
+      }
     }
   }
 
   @Override
   public void removeAcl(Path path) throws IOException {
     operations.count(CommonStatisticNames.OP_REMOVE_ACL);
-    Attributes attributes = attributes(path, true);
-    if (attributes.isDirectory()) {
-      store(path, attributes, AclEntryScope.DEFAULT, null);
+    removeDefaults(path);
+    Change clear = acl -> {
+      acl.clear();
+      return true;
+    };
+    while (!changeOnce(path, AclEntryScope.ACCESS, clear)) {
+      // As above.
     }
-    Acls acl = acl(path, attributes, AclEntryScope.ACCESS);
-    acl.clear();
-    store(path, attributes, AclEntryScope.ACCESS, acl);
   }
 
   @Override
@@ -1342,9 +1352,9 @@ public class SluiceFileSystem extends FileSystem {
     Attributes attributes = attributes(path, true);
     List<AclEntry> entries = new ArrayList<>();
     for (AclEntryScope scope : AclEntryScope.values()) {
-      Acls acl = acl(path, attributes, scope);
-      if (acl != null) {
-        entries.addAll(acl.entries());
+      byte[] record = aclRecord(path, scope);
+      if (record.length > 0 || scope == AclEntryScope.ACCESS) {
+        entries.addAll(Acls.read(scope, attributes.mode, record, session).entries());
       }
     }
     return new AclStatus.Builder()

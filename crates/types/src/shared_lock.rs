@@ -17,7 +17,7 @@ use crate::wait::{attempt, attempt_until, is_scheduled, now};
 #[derive(Debug, Default)]
 pub struct SharedLock {
     lock: RwLock<()>,
-    /// Tasks that wait to hold it alone. For threads, `lock` knows.
+    /// Those that wait to hold it alone, but for threads for which `lock` knows.
     alone: AtomicUsize,
 }
 
@@ -47,18 +47,32 @@ impl SharedLock {
         }
     }
 
-    /// As [`Self::write`], but gives up after `timeout`.
-    pub fn try_write_for(&self, timeout: Duration) -> Option<RwLockWriteGuard<'_, ()>> {
-        if !is_scheduled() {
-            return self.lock.try_write_for(timeout);
+    /// As [`Self::write`], but asks after each `period` whether to give up.
+    pub fn write_unless(
+        &self,
+        period: Duration,
+        gives_up: impl Fn() -> bool,
+    ) -> Option<RwLockWriteGuard<'_, ()>> {
+        if let Some(guard) = self.lock.try_write() {
+            return Some(guard);
         }
+        // Also for a thread: between two periods it does not wait at the lock.
         self.alone.fetch_add(1, Ordering::SeqCst);
-        let guard = attempt_until(now() + timeout, || self.lock.try_write());
+        let guard = loop {
+            let guard = if is_scheduled() {
+                attempt_until(now() + period, || self.lock.try_write())
+            } else {
+                self.lock.try_write_for(period)
+            };
+            if guard.is_some() || gives_up() {
+                break guard;
+            }
+        };
         self.alone.fetch_sub(1, Ordering::SeqCst);
         guard
     }
 
-    /// Whether the caller is a thread, and meets no task that waits.
+    /// Whether the caller is a thread, and `lock` knows all that wait.
     fn is_free(&self) -> bool {
         self.alone.load(Ordering::SeqCst) == 0 && !is_scheduled()
     }

@@ -247,6 +247,14 @@ impl Vfs {
         })
     }
 
+    /// Length of an open file as the engine has it now, unstored data of this client included. One
+    /// trip.
+    pub fn length_now(&self, interrupt: &Interrupt, fh: u64) -> FsResult<u64> {
+        let file = Arc::clone(&self.handles.file(fh)?.file);
+        let attr = self.fetch(file.ino, interrupt)?;
+        Ok(attr.length.max(self.data.dirty_end(file.ino)))
+    }
+
     /// Runs what appends to a file, from its end on, while nothing else appends to it here.
     pub fn append_with<T>(
         &self,

@@ -13,8 +13,9 @@ impl FileWriter {
         let state = self.state.lock();
         let active = state.active.iter().map(|(index, active)| (*index, active.extents.end()));
         let pending = state.pending.iter().map(|batch| (batch.index, batch.end()));
-        let ends = active.chain(pending).map(|(index, end)| u64::from(index) * CHUNK_SIZE + u64::from(end));
-        ends.max().unwrap_or(0)
+        // Refused batches have no end.
+        let ends = active.chain(pending).filter(|(_, end)| *end > 0);
+        ends.map(|(index, end)| u64::from(index) * CHUNK_SIZE + u64::from(end)).max().unwrap_or(0)
     }
 
     /// Marks the file as dirty, before data is accepted.

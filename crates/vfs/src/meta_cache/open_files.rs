@@ -6,6 +6,7 @@
 //! lose bytes.
 
 use std::{
+    cell::Cell,
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering},
@@ -24,6 +25,8 @@ use crate::{handle_locks::HandleLocks, next_commit::NextCommit};
 const MAX_CLOSED: usize = 1 << 16;
 /// How often a caller that waits for the content of a file checks whether it was interrupted.
 const INTERRUPT_CHECK: Duration = Duration::from_millis(50);
+/// How long after an interrupt one that changes the content only in the metadata waits, at most.
+const INTERRUPT_DELAY: Duration = Duration::from_secs(3);
 
 /// All open files.
 #[derive(Default)]
@@ -222,16 +225,6 @@ impl OpenFiles {
     }
 }
 
-fn until<G>(interrupt: &Interrupt, attempt: impl Fn() -> Option<G>) -> FsResult<G> {
-    loop {
-        match attempt() {
-            Some(guard) => return Ok(guard),
-            None if interrupt.is_set() => return Err(FsError::Interrupted),
-            None => {}
-        }
-    }
-}
-
 impl OpenFile {
     fn new(ino: Ino, since: u64, attr: Option<(Attr, Instant)>) -> Arc<Self> {
         let state = State {
@@ -264,12 +257,25 @@ impl OpenFile {
     /// Waits to change the content together with others, unless they change it only in the
     /// metadata. Those hold it for as long as the store does not answer.
     pub(crate) fn hold_content(&self, interrupt: &Interrupt) -> FsResult<RwLockReadGuard<'_, ()>> {
-        until(interrupt, || self.content_lock.try_read_for(INTERRUPT_CHECK))
+        loop {
+            match self.content_lock.try_read_for(INTERRUPT_CHECK) {
+                Some(guard) => return Ok(guard),
+                None if interrupt.is_set() => return Err(FsError::Interrupted),
+                None => {}
+            }
+        }
     }
 
-    /// Waits to change the content only in the metadata.
+    /// Waits to change the content only in the metadata. Not every signal kills the program, so an
+    /// interrupt ends that some time later.
     pub(crate) fn hold_content_alone(&self, interrupt: &Interrupt) -> FsResult<RwLockWriteGuard<'_, ()>> {
-        until(interrupt, || self.content_lock.try_write_for(INTERRUPT_CHECK))
+        let set_since = Cell::new(None);
+        let gives_up = || {
+            let since = set_since.get().or_else(|| interrupt.is_set().then(wait::now));
+            set_since.set(since);
+            since.is_some_and(|since| wait::now().duration_since(since) >= INTERRUPT_DELAY)
+        };
+        self.content_lock.write_unless(INTERRUPT_CHECK, gives_up).ok_or(FsError::Interrupted)
     }
 
     /// The lock to hold while an operation changes the attributes.

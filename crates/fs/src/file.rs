@@ -305,23 +305,36 @@ impl File {
         })
     }
 
-    /// Appends whole files, without a copy of data. If one fails, the file is as it was.
-    pub(crate) fn append_files(&self, sources: &[Self]) -> Result<()> {
+    /// Appends whole files, without a copy of data. If one fails, the file is as it was. Returns
+    /// how much of each was appended.
+    pub(crate) fn append_files(&self, sources: &[Self]) -> Result<Vec<u64>> {
         self.run(OpKind::CopyRange, |interrupt| {
-            self.vfs().append_with(interrupt, self.fh, |begin| {
-                let appended = sources.iter().try_fold(begin, |end, source| {
-                    let from = Place { fh: source.fh, offset: 0 };
-                    let length = self.vfs().append_at(interrupt, from, true)?;
-                    Ok(end + self.copy_range(interrupt, from, end, length)?)
-                });
-                appended.or_else(|error| {
-                    let target = (begin, Some(self.fh));
-                    self.vfs().truncate(&self.caller, interrupt, self.ino, target, self.kills_suid())?;
+            self.vfs().append_with(interrupt, self.fh, |_| {
+                // Others may have appended since the file was opened.
+                let begin = self.vfs().length_now(interrupt, self.fh)?;
+                let mut end = begin;
+                let copy = |source: &Self| {
+                    let length = self.vfs().length_now(interrupt, source.fh)?;
+                    let copied =
+                        self.copy_range(interrupt, Place { fh: source.fh, offset: 0 }, end, length)?;
+                    end += copied;
+                    Ok(copied)
+                };
+                let copied: FsResult<Vec<u64>> = sources.iter().map(copy).collect();
+                copied.or_else(|error| {
+                    if self.vfs().length_now(interrupt, self.fh)? > begin {
+                        let target = (begin, Some(self.fh));
+                        self.vfs().truncate(&self.caller, interrupt, self.ino, target, self.kills_suid())?;
+                    }
                     Err(error)
                 })
             })
         })
-        .map(drop)
+    }
+
+    /// Whether it has more than `length` bytes by now.
+    pub(crate) fn grew(&self, length: u64) -> Result<bool> {
+        self.run(OpKind::GetAttr, |interrupt| Ok(self.vfs().length_now(interrupt, self.fh)? > length))
     }
 
     fn copy_range(&self, interrupt: &Interrupt, from: Place, offset: u64, length: u64) -> FsResult<u64> {

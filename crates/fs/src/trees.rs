@@ -73,8 +73,8 @@ impl Fs {
     ///
     /// # Errors
     /// If one cannot be appended, the file is as it was. If one cannot be removed afterwards, it
-    /// and those after it are still there. [`FsError::Invalid`] if a file comes twice, or by a
-    /// symbolic link.
+    /// and those after it are still there: [`FsError::Busy`] if it grew meanwhile.
+    /// [`FsError::Invalid`] if a file comes twice, or by a symbolic link.
     pub fn concat<P: AsRef<[u8]>>(&self, target: impl AsRef<[u8]>, sources: &[P]) -> Result<()> {
         let path = target.as_ref();
         let target = self.open_with(path, OpenOptions::new().write(true))?;
@@ -90,9 +90,12 @@ impl Fs {
         for source in &opened {
             self.may_remove(source.path(), source.ino())?;
         }
-        target.append_files(&opened)?;
+        let copied = target.append_files(&opened)?;
         target.close()?;
-        for source in opened {
+        for (source, length) in opened.into_iter().zip(copied) {
+            if source.grew(length)? {
+                return Err(Error::new(source.path(), FsError::Busy));
+            }
             let (path, ino) = (source.path().to_vec(), source.ino());
             source.close()?;
             // What others have moved there meanwhile stays.

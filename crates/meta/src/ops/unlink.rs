@@ -58,13 +58,13 @@ impl Op for Unlink {
         let At { dir, name } = &self.at;
         view.want(&[Want::node(*dir, Hold::Guard), Want::follow(*dir, name.clone(), Hold::Lock)])?;
         let mut parent = removing_dir(view, *dir, &self.caller)?;
-        if let Some((entry, None)) = view.follow(*dir, name, Hold::Lock)?
-            && self.only.is_none()
-        {
+        let found = view.follow(*dir, name, Hold::Lock)?;
+        let is_another = |ino| self.only.is_some_and(|only| only != ino);
+        rules::require(!found.is_some_and(|(entry, _)| is_another(entry.ino)), FsError::NotFound)?;
+        if let Some((entry, None)) = found {
             return Ok(remove_dangling(view, &self.at, entry.ino, parent));
         }
         let (ino, attr) = target(view, &self.at)?;
-        rules::require(self.only.is_none_or(|only| only == ino), FsError::NotFound)?;
         rules::check_sticky(&self.caller, &parent, &attr)?;
         // What a file that has other names became under these does not keep the trash from
         // expiring.

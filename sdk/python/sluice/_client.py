@@ -173,8 +173,8 @@ class Client:
     def close(self, terminate: bool = False) -> None:
         """Stores everything that was written, and lets go of the volume. It is closed when its last
         client and file are."""
-        opened, self._opened = self._opened, None
         self._closed = True
+        opened, self._opened = self._opened, None
         if opened is not None and self._generation == _process.generation:
             opened.close()
 
@@ -285,6 +285,8 @@ class Client:
         parent = os.path.dirname(name.rstrip(b"/"))
         if parent not in (b"", b"/"):
             self._volume().makedirs(parent, mode)
+            if name.rstrip(b"/").endswith(b"/."):
+                return
         # Of two that make it at once, one fails.
         self.mkdir(path, mode)
 

@@ -153,10 +153,10 @@ public class SluiceFileSystem extends FileSystem {
 
   @Override
   public void close() throws IOException {
-    if (emptier != null) {
-      emptier.stop();
-    }
     try {
+      if (emptier != null) {
+        emptier.stop();
+      }
       super.close();
     } finally {
       if (session != null) {
@@ -878,7 +878,7 @@ public class SluiceFileSystem extends FileSystem {
     private byte[] cursor = {};
     private boolean more = true;
     private final List<FileStatus> items = new ArrayList<>();
-    private final Set<String> seen = new HashSet<>();
+    private final Set<ByteBuffer> seen = new HashSet<>();
     private int at;
 
     Listing(Path path) throws IOException {
@@ -906,12 +906,12 @@ public class SluiceFileSystem extends FileSystem {
       more = cursor.length > 0;
       boolean sorted = record.get() != 0;
       while (record.hasRemaining()) {
-        String child = Record.text(Record.take(record));
+        byte[] child = Record.take(record);
         Attributes known = record.get() != 0 ? new Attributes(record) : null;
-        if (!sorted && !seen.add(child)) {
+        if (!sorted && !seen.add(ByteBuffer.wrap(child))) {
           continue;
         }
-        Path full = child(child);
+        Path full = child(Record.text(child));
         try {
           items.add(known != null ? status(known, full) : getFileLinkStatus(full));
         } catch (FileNotFoundException e) {

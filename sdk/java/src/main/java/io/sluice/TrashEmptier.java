@@ -82,7 +82,7 @@ final class TrashEmptier {
       try {
         wanted.peek().run();
         return;
-      } catch (IOException e) {
+      } catch (IOException | RuntimeException e) {
         LOG.warn("The trash of {} cannot be emptied", wanted.remove().volume, e);
       }
     }

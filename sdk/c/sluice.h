@@ -306,14 +306,14 @@ int64_t sluice_last_error(char *buffer, size_t size);
  * Opens a volume and returns its handle. `url` names its metadata, as for the command `sluice`.
  *
  * `options` is NULL, or a JSON object, or lines of `name=value`. An unknown name is an error.
- * These options of `sluice mount` exist: `bucket`, `buffer-size`, `cache-dir`, `cache-size`,
- * `heartbeat`, `max-downloads`, `max-readahead`, `max-uploads`, `no-bgjob`, `open-cache`,
- * `prefetch`, `read-only`, `subdir` and `writeback`. `purpose` is what other clients see in place
- * of a mount point. `uid`, `gid`, `groups`, `superuser` and `umask`, or `user` by name, say who
- * calls; by default it is the user of the process, and root is a superuser. `superuser-name` and
- * `supergroup` say which names are superusers. `passwd-file` and `group-file` take the place of
- * `/etc/passwd` and `/etc/group`. A name in capital letters is an environment variable that the
- * command line would read, such as `META_PASSWORD`.
+ * These options of `sluice mount` exist: `bucket`, `buffer-size`, `cache-dir`, `cache-group` (only
+ * taking), `cache-size`, `heartbeat`, `max-downloads`, `max-readahead`, `max-uploads`, `no-bgjob`,
+ * `open-cache`, `prefetch`, `read-only`, `subdir` and `writeback`. `purpose` is what other clients
+ * see in place of a mount point. `uid`, `gid`, `groups`, `superuser` and `umask`, or `user` by
+ * name, say who calls; by default it is the user of the process, and root is a superuser.
+ * `superuser-name` and `supergroup` say which names are superusers. `passwd-file` and `group-file`
+ * take the place of `/etc/passwd` and `/etc/group`. A name in capital letters is an environment
+ * variable that the command line would read, such as `META_PASSWORD`.
  *
  * Handles that one process opened with the same url and options share connections and memory.
  */

@@ -12,15 +12,13 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use sluice_data::DataStore;
 use sluice_meta::{Interrupt, Meta, schema};
-use sluice_peer::{Directory, Group, GroupKey, KeyRing, Member, Members, ServeConfig, Server, Stats};
+use sluice_open::GroupClient;
+use sluice_peer::{Group, ServeConfig, Server, Stats};
 use sluice_types::{Clock as _, Rng, SystemClock};
 use sluice_vfs::{Families, MoreMetrics};
-use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::{flags::GroupFlags, volume};
 
-/// Threads for the connections of the group.
-const THREADS: usize = 2;
 /// How often a member looks for others and for another key.
 const HEARTBEAT: Duration = Duration::from_secs(12);
 /// How long a member that joined asks the one that owned a block before.
@@ -28,13 +26,11 @@ const BACKUP: Duration = Duration::from_mins(10);
 
 /// A mount's part in a group.
 pub(crate) struct CacheGroup {
-    group: Arc<Group>,
+    client: GroupClient,
     meta: Arc<Meta>,
     /// How this client appears to others; `None` if it gives nothing.
     own: Option<Own>,
     server: OnceLock<Server>,
-    handle: Handle,
-    runtime: Option<Runtime>,
 }
 
 /// What a member says of itself.
@@ -68,38 +64,19 @@ impl CacheGroup {
             tracing::info!("a read-only mount takes blocks from the cache group and gives none");
         }
         let own = if gives { Some(Own::new(flags, name, mountpoint)?) } else { None };
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(THREADS)
-            .thread_name("sluice-group")
-            .enable_all()
-            .build()
-            .context("no threads for the cache group")?;
-        let directory = Records { meta: Arc::downgrade(meta), group: name.clone() };
-        let ring = Arc::new(KeyRing::new(&format.uuid, name, Vec::new()));
         let config = flags.config(own.as_ref().map(|own| own.name.clone()));
-        let handle = runtime.handle().clone();
-        let group = Group::new(config, ring, Arc::new(directory), handle.clone());
-        if let Err(reason) = group.refresh() {
-            tracing::warn!(reason, "the list of the cache group could not be read; it is tried again");
-        }
-        Ok(Some(Arc::new(Self {
-            group,
-            meta: Arc::clone(meta),
-            own,
-            server: OnceLock::new(),
-            handle,
-            runtime: Some(runtime),
-        })))
+        let client = GroupClient::new(meta, name, config).context("no threads for the cache group")?;
+        Ok(Some(Arc::new(Self { client, meta: Arc::clone(meta), own, server: OnceLock::new() })))
     }
 
     /// What the data path asks.
     pub(crate) fn peers(&self) -> Arc<Group> {
-        Arc::clone(&self.group)
+        Arc::clone(self.client.group())
     }
 
     /// What it counts, under the names of JuiceFS' paid edition where it has one.
     pub(crate) fn metrics(&self) -> MoreMetrics {
-        let stats = Arc::clone(self.group.stats());
+        let stats = Arc::clone(self.client.group().stats());
         Arc::new(move |families: &mut Families| show(families, &stats))
     }
 
@@ -120,7 +97,7 @@ impl CacheGroup {
             }
             tracing::warn!("this mount gives no blocks to its cache group yet: {error:#}");
         }
-        self.handle.spawn(heartbeat(Arc::downgrade(self), data));
+        self.client.handle().spawn(heartbeat(Arc::downgrade(self), data));
         Ok(())
     }
 
@@ -142,8 +119,8 @@ impl CacheGroup {
         let config = ServeConfig { plaintext: own.plaintext, ..ServeConfig::default() };
         let start = |ip| {
             let listen = SocketAddr::new(ip, own.port);
-            let (group, data) = (Arc::clone(&self.group), Weak::clone(data));
-            Server::start(group, data, listen, config, &self.handle)
+            let (group, data) = (self.peers(), Weak::clone(data));
+            Server::start(group, data, listen, config, self.client.handle())
                 .with_context(|| format!("cannot listen on {listen} for the cache group"))
         };
         let started = start(own.ip);
@@ -168,24 +145,16 @@ impl CacheGroup {
             group: own.group.clone(),
             name: own.name.clone(),
             address: SocketAddr::new(own.ip, server.port()).to_string(),
+            host: volume::host_name(),
             weight: own.weight,
             fingerprint: server.fingerprint(),
             backup_until: if backup { SystemClock.now().sec + BACKUP.as_secs() as i64 } else { 0 },
             ..schema::Member::default()
         };
         self.meta.join_group(member, &Interrupt::never()).context("cannot join the cache group")?;
-        self.group.refresh().map_err(anyhow::Error::msg)?;
-        self.group.announce();
+        self.client.group().refresh().map_err(anyhow::Error::msg)?;
+        self.client.group().announce();
         Ok(())
-    }
-}
-
-impl Drop for CacheGroup {
-    /// A question to a metadata engine that is away does not hold up the end of the mount.
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
     }
 }
 
@@ -199,7 +168,7 @@ async fn heartbeat(group: Weak<CacheGroup>, data: Weak<DataStore>) {
         let data = Weak::clone(&data);
         let refreshed = tokio::task::spawn_blocking(move || {
             group.give(&data).map_err(|error| format!("{error:#}"))?;
-            group.group.beat()
+            group.client.group().beat()
         });
         let refreshed = refreshed.await;
         if let Ok(Err(reason)) = refreshed {
@@ -257,42 +226,4 @@ fn show(families: &mut Families, stats: &Stats) {
     families.gauge(("sluice_group_connections", "Connections of other clients."), connections);
     families
         .histogram(("juicefs_remotecache_durations", "Seconds of requests to other clients."), &stats.times);
-}
-
-/// The records of a group in the metadata engine.
-struct Records {
-    meta: Weak<Meta>,
-    group: String,
-}
-
-impl Records {
-    fn meta(&self) -> Result<Arc<Meta>, String> {
-        self.meta.upgrade().ok_or_else(|| "the volume is being unmounted".to_owned())
-    }
-}
-
-impl Directory for Records {
-    fn members(&self) -> Result<Members, String> {
-        let found =
-            self.meta()?.members(&self.group, &Interrupt::never()).map_err(|error| error.to_string())?;
-        let now = SystemClock.now().sec;
-        let member = |member: schema::Member| Member {
-            name: member.name,
-            address: member.address,
-            weight: member.weight,
-            fingerprint: member.fingerprint,
-            backup: member.backup_until > now,
-        };
-        Ok(Members { version: found.version, members: found.members.into_iter().map(member).collect() })
-    }
-
-    fn version(&self) -> Result<u64, String> {
-        self.meta()?.members_version(&Interrupt::never()).map_err(|error| error.to_string())
-    }
-
-    fn keys(&self) -> Result<Vec<GroupKey>, String> {
-        let keys = self.meta()?.group_keys(&Interrupt::never()).map_err(|error| error.to_string())?;
-        let keys = std::iter::once(&keys.newest).chain(&keys.before);
-        Ok(keys.map(|key| GroupKey::new(key.number, key.secret.bytes())).collect())
-    }
 }

@@ -25,6 +25,9 @@ pub trait Peers: fmt::Debug + Send + Sync {
     /// Whether this client is the one that reads `block` from the object store for all.
     fn owns(&self, block: BlockKey) -> bool;
 
+    /// The machine with the client that owns `block`; `None` if no client owns it.
+    fn owner_host(&self, block: BlockKey) -> Option<String>;
+
     /// Bytes `range` of `block` from another client; `None` if none gives them, so that the object
     /// store is to be read. Ends in a time that does not depend on other clients.
     fn fetch(&self, block: BlockKey, range: Range<u32>) -> Asked<'_, Bytes>;

@@ -330,6 +330,12 @@ impl DataStore {
         }
     }
 
+    /// The machine whose client owns `block` in the cache group, by its name or address; `None`
+    /// without a group.
+    pub fn owner_host(&self, block: BlockKey) -> Option<String> {
+        self.blocks.owner_host(block)
+    }
+
     /// Drops `block` from the caches, unless it waits for its upload.
     pub fn evict(&self, block: BlockKey) {
         self.blocks.forget(block);

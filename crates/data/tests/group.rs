@@ -33,6 +33,10 @@ impl Peers for LateFormer {
         true
     }
 
+    fn owner_host(&self, _: BlockKey) -> Option<String> {
+        None
+    }
+
     fn fetch(&self, _: BlockKey, _: Range<u32>) -> Asked<'_, Bytes> {
         Box::pin(async { None })
     }
@@ -111,6 +115,10 @@ struct Owner {
 impl Peers for Owner {
     fn owns(&self, _: BlockKey) -> bool {
         false
+    }
+
+    fn owner_host(&self, _: BlockKey) -> Option<String> {
+        None
     }
 
     fn fetch(&self, _: BlockKey, range: Range<u32>) -> Asked<'_, Bytes> {

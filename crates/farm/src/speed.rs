@@ -180,6 +180,7 @@ impl Speed {
             weight: 100,
             fingerprint: print,
             backup: false,
+            ..Member::default()
         };
         let (started, cpu) = (Instant::now(), server.cpu()?);
         let answers = match clients {

@@ -42,7 +42,7 @@ pub use open_options::OpenOptions;
 pub use quotas::{QuotaLimits, QuotaOwner};
 pub use trees::Clone;
 pub use user::User;
-pub use volume::Volume;
+pub use volume::{Opened, Volume};
 
 pub use sluice_types::{Access, Attr, AttrFlags, FileType, FsError, Ino, Time};
 pub use sluice_vfs::{

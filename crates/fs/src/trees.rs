@@ -1,5 +1,7 @@
 //! Whole trees, and files made of other files.
 
+use std::ops::Range;
+
 use sluice_types::{Access, FsError, Ino, wait};
 use sluice_vfs::{CloneOptions, Denied, OpKind, Summary};
 
@@ -66,6 +68,27 @@ impl Fs {
             let (ino, _) = self.existing(interrupt, path, true)?;
             let (node, denied) = self.vfs().summarize(self.caller(), interrupt, ino, (0, 0), &|_| {})?;
             Ok((node.total, denied))
+        })
+    }
+
+    /// Divides a file into parts of `part` bytes, and names the machines that cache the most bytes
+    /// of each part in the cache group: at most three, the one with the most bytes first. The parts
+    /// are those that `range` touches, up to the end of the file; without a cache group, no machine
+    /// is named.
+    ///
+    /// # Errors
+    /// [`FsError::Access`] if the user may not read the file.
+    pub fn block_hosts(
+        &self,
+        path: impl AsRef<[u8]>,
+        range: &Range<u64>,
+        part: u64,
+    ) -> Result<Vec<Vec<String>>> {
+        self.run(OpKind::GetAttr, path.as_ref(), |interrupt, path| {
+            let (ino, attr) = self.existing(interrupt, path, true)?;
+            self.check(interrupt, (ino, &attr), Access::READ)?;
+            let range = range.start..range.end.min(attr.length);
+            self.vfs().block_hosts(interrupt, ino, &range, part)
         })
     }
 

@@ -4,6 +4,7 @@
 //! volume is closed when the last of them is dropped, and only in the process that opened it.
 
 use std::{
+    any::Any,
     collections::BTreeMap,
     fmt, mem, process,
     sync::{Arc, Weak},
@@ -20,10 +21,29 @@ type Key = (u32, String);
 /// Locked while the volume is being opened, so that others wait for it.
 type Slot = Mutex<Weak<Volume>>;
 
+/// Something that lives as long as a volume.
+type Companion = Option<Arc<dyn Any + Send + Sync>>;
+
+/// The parts of a volume that was opened.
+pub struct Opened {
+    /// What the volume consists of.
+    pub vfs: Arc<Vfs>,
+    /// What `vfs` uses, and does not own. It is dropped after `vfs` was closed.
+    pub companion: Companion,
+}
+
+impl From<Arc<Vfs>> for Opened {
+    fn from(vfs: Arc<Vfs>) -> Self {
+        Self { vfs, companion: None }
+    }
+}
+
 /// A volume that is open in this process. When it is dropped, everything that was written is
 /// stored, and its session ends.
 pub struct Volume {
     vfs: Arc<Vfs>,
+    /// What `vfs` uses, and does not own.
+    companion: Companion,
     /// The process that opened it.
     process: u32,
     /// Under which others find it.
@@ -33,7 +53,7 @@ pub struct Volume {
 impl Volume {
     /// A volume from its opened parts. Nobody but the result may close `vfs`.
     pub fn new(vfs: Arc<Vfs>) -> Arc<Self> {
-        Arc::new(Self { vfs, process: process::id(), key: None })
+        Arc::new(Self { vfs, companion: None, process: process::id(), key: None })
     }
 
     /// The volume that is open under `key`, or else the one that `open` opens: one for each key in
@@ -42,9 +62,9 @@ impl Volume {
     ///
     /// # Errors
     /// Those of `open`. The next caller tries again.
-    pub fn shared<E>(
+    pub fn shared<O: Into<Opened>, E>(
         key: impl Into<String>,
-        open: impl FnOnce() -> std::result::Result<Arc<Vfs>, E>,
+        open: impl FnOnce() -> std::result::Result<O, E>,
     ) -> std::result::Result<Arc<Self>, E> {
         let key = (process::id(), key.into());
         let slot = Arc::clone(SHARED.lock().entry(key.clone()).or_default());
@@ -52,7 +72,10 @@ impl Volume {
         if let Some(open) = volume.upgrade() {
             return Ok(open);
         }
-        let opened = open().map(|vfs| Arc::new(Self { vfs, process: key.0, key: Some(key.clone()) }));
+        let opened = open().map(|opened| {
+            let Opened { vfs, companion } = opened.into();
+            Arc::new(Self { vfs, companion, process: key.0, key: Some(key.clone()) })
+        });
         if let Ok(opened) = &opened {
             *volume = Arc::downgrade(opened);
         }
@@ -92,7 +115,7 @@ impl Drop for Volume {
     fn drop(&mut self) {
         if !self.is_own() {
             // After a fork: threads and connections are those of the parent.
-            mem::forget(Arc::clone(&self.vfs));
+            mem::forget((Arc::clone(&self.vfs), self.companion.take()));
             return;
         }
         if let Err(error) = wait::apart(|| self.vfs.close(None)) {

@@ -188,21 +188,18 @@ pub fn acl<'local>(
     })
 }
 
-/// `void setAcl(long session, byte[] path, boolean defaults, byte[] acl)`: as `acl` gives it; an
-/// empty one is removed.
+/// `void removeAcl(long session, byte[] path, boolean defaults)`
 #[jni_mangle("io.sluice.Native")]
-pub fn set_acl<'local>(
+pub fn remove_acl<'local>(
     mut env: EnvUnowned<'local>,
     _: JClass<'local>,
     session: jlong,
     path: JByteArray<'local>,
     defaults: jboolean,
-    acl: JByteArray<'local>,
 ) {
     call(&mut env, |env| {
-        let (path, acl) = (env.convert_byte_array(&path)?, env.convert_byte_array(&acl)?);
-        let rule = if acl.is_empty() { None } else { Some(rule(&acl)?) };
-        Ok(SESSIONS.get(session)?.fs.set_acl(&path, which(defaults), rule.as_ref())?)
+        let path = env.convert_byte_array(&path)?;
+        Ok(SESSIONS.get(session)?.fs.set_acl(&path, which(defaults), None)?)
     });
 }
 

@@ -28,6 +28,7 @@ pub(crate) fn parse<'t>(pairs: impl Iterator<Item = (&'t str, &'t str)>) -> Answ
             "writeback" => options.writeback = yes()?,
             "subdir" => options.subdir = value.into(),
             "bucket" => options.bucket = value.into(),
+            "cache-group" => options.cache_group = value.into(),
             "heartbeat" => options.heartbeat = seconds()?,
             "open-cache" => options.open_ttl = seconds()?,
             "memory-size" => options.buffer_size = mib()?,
@@ -94,6 +95,7 @@ mod tests {
             ("no-bgjob", "true"),
             ("unheard-of", "1"),
             ("bucket", ""),
+            ("cache-group", "train"),
         ]);
         let options = options.expect("valid");
         assert_eq!((options.buffer_size, options.cache_size), (300 << 20, 4 << 30));
@@ -101,6 +103,7 @@ mod tests {
         assert_eq!(options.heartbeat, Duration::from_secs(12));
         assert_eq!(options.cache_dirs, [PathBuf::from("/a"), PathBuf::from("/b")]);
         assert!(!options.cleaning && options.bucket.is_empty());
+        assert_eq!(options.cache_group, "train");
         let memory = parsed(&[("cache-dir", "memory"), ("memory-size", "64MiB")]).expect("valid");
         assert!(memory.cache_dirs.is_empty() && memory.buffer_size == 64 << 20);
     }

@@ -1,4 +1,5 @@
-//! Copies by reference, clones, summaries of trees (length, size, number of files) and quotas.
+//! Copies by reference, clones, summaries of trees (length, size, number of files), quotas, and
+//! which machines cache a file.
 //!
 //! What must stay true: no data is transferred.
 
@@ -9,7 +10,11 @@ use jni::{
 };
 use sluice_fs::{Clone as CloneHow, Quota, QuotaLimits, QuotaOwner};
 
-use crate::{bytes::Reader, call, volumes::SESSIONS};
+use crate::{
+    bytes::{Reader, put_bytes},
+    call,
+    volumes::SESSIONS,
+};
 
 /// `void concat(long session, byte[] target, byte[] sources)`: the sources are a record of paths.
 #[jni_mangle("io.sluice.Native")]
@@ -64,6 +69,29 @@ pub fn summary<'local>(
             record.extend(number.to_be_bytes());
         }
         put_quota(&mut record, session.fs.quota(QuotaOwner::Directory(&path))?);
+        Ok(env.byte_array_from_slice(&record)?)
+    })
+}
+
+/// `byte[] blockHosts(long session, byte[] path, long start, long end, long part)`: for each part
+/// of the file, the machines that cache most of it in the cache group, with commas between them.
+#[jni_mangle("io.sluice.Native")]
+pub fn block_hosts<'local>(
+    mut env: EnvUnowned<'local>,
+    _: JClass<'local>,
+    session: jlong,
+    path: JByteArray<'local>,
+    start: jlong,
+    end: jlong,
+    part: jlong,
+) -> JByteArray<'local> {
+    call(&mut env, |env| {
+        let (session, path) = (SESSIONS.get(session)?, env.convert_byte_array(&path)?);
+        let parts = session.fs.block_hosts(&path, &(start as u64..end as u64), part as u64)?;
+        let mut record = Vec::new();
+        for hosts in parts {
+            put_bytes(&mut record, hosts.join(",").as_bytes());
+        }
         Ok(env.byte_array_from_slice(&record)?)
     })
 }

@@ -34,6 +34,9 @@ pub enum OpenError {
     /// The data path cannot be opened.
     #[error(transparent)]
     Data(#[from] DataError),
+    /// There are no threads for the cache group.
+    #[error("no threads for the cache group")]
+    Threads(#[source] io::Error),
     /// The directory that is to be the root.
     #[error("{0}: {1}")]
     Root(String, FsError),
@@ -48,7 +51,9 @@ impl OpenError {
             Self::Volume(sluice_meta::OpenError::NotFormatted(_)) => FsError::NotFound.errno(),
             Self::File(_, error) => error.raw_os_error().unwrap_or(FsError::io(error).errno()),
             Self::Root(_, error) => error.errno(),
-            Self::Engine(_) | Self::Volume(_) | Self::Store(_) | Self::Data(_) => FsError::io(self).errno(),
+            Self::Engine(_) | Self::Volume(_) | Self::Store(_) | Self::Data(_) | Self::Threads(_) => {
+                FsError::io(self).errno()
+            }
         }
     }
 }

@@ -22,7 +22,7 @@ impl VolumeOptions {
     /// |---|---|
     /// | `purpose` | what other clients see in place of a mount point |
     /// | `read-only`, `no-bgjob`, `writeback` | `true` or `false` |
-    /// | `subdir`, `bucket` | as the fields |
+    /// | `subdir`, `bucket`, `cache-group` | as the fields |
     /// | `heartbeat`, `open-cache` | times |
     /// | `buffer-size`, `max-readahead`, `cache-size` | sizes |
     /// | `prefetch`, `max-uploads`, `max-downloads` | numbers |
@@ -40,6 +40,7 @@ impl VolumeOptions {
             "purpose" => text.clone_into(&mut self.purpose),
             "subdir" => text.clone_into(&mut self.subdir),
             "bucket" => text.clone_into(&mut self.bucket),
+            "cache-group" => text.clone_into(&mut self.cache_group),
             "read-only" => self.read_only = flag()?,
             "no-bgjob" => self.cleaning = !flag()?,
             "writeback" => self.writeback = flag()?,

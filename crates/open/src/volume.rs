@@ -6,15 +6,17 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use sluice_data::{CacheConfig, DataConfig, DataStore, WritebackConfig};
-use sluice_fs::Volume;
+use sluice_fs::{Opened, Volume};
 use sluice_meta::{Meta, Options, ops::walk::Walk};
 use sluice_object::StoreConfig;
+use sluice_peer::GroupConfig;
 use sluice_types::{Caller, FsError, Ino, Name};
 use sluice_vfs::{Interrupt, MetaIndex, Vfs, VfsConfig};
 
 use crate::{
     engines,
     error::{OpenError, Result},
+    group::{GroupClient, group_name},
     session,
     store::{data_config, store_config},
     variables::Variables,
@@ -58,6 +60,9 @@ pub struct VolumeOptions {
     pub cache_dirs: Vec<PathBuf>,
     /// Bytes of the cache in these directories.
     pub cache_size: u64,
+    /// The cache group whose members this client asks for blocks; empty for none. It gives them
+    /// none.
+    pub cache_group: String,
     /// Whether data is acknowledged once it is on the local disk. Needs a cache directory.
     pub writeback: bool,
 }
@@ -80,6 +85,7 @@ impl Default for VolumeOptions {
             max_downloads: data.max_downloads,
             cache_dirs: Vec::new(),
             cache_size: data.cache.size,
+            cache_group: String::new(),
             writeback: false,
         }
     }
@@ -96,7 +102,7 @@ pub fn volume(url: &str, options: &VolumeOptions, variables: Variables<'_>) -> R
 }
 
 /// Opens a volume anew.
-fn open(url: &str, options: &VolumeOptions, variables: Variables<'_>) -> Result<Arc<Vfs>> {
+fn open(url: &str, options: &VolumeOptions, variables: Variables<'_>) -> Result<Opened> {
     let engine = engines::engine(url, variables)?;
     let meta_options = Options {
         read_only: options.read_only,
@@ -114,11 +120,20 @@ fn open(url: &str, options: &VolumeOptions, variables: Variables<'_>) -> Result<
     opened
 }
 
-fn open_parts(meta: &Arc<Meta>, options: &VolumeOptions, variables: Variables<'_>) -> Result<Arc<Vfs>> {
+fn open_parts(meta: &Arc<Meta>, options: &VolumeOptions, variables: Variables<'_>) -> Result<Opened> {
     let format = meta.env().format();
     let mut data = data_config(&format)?;
     options.apply(&mut data);
     data.auto_compact = !options.read_only;
+    let group = match &*options.cache_group {
+        "" => None,
+        name => {
+            let name = group_name(name).map_err(OpenError::Invalid)?;
+            let client = GroupClient::new(meta, &name, GroupConfig::default());
+            Some(Arc::new(client.map_err(OpenError::Threads)?))
+        }
+    };
+    data.peers = group.as_ref().map(|client| Arc::clone(client.group()) as _);
     let mut store = store_config(&format, variables)?;
     if !options.bucket.is_empty() {
         store.bucket.clone_from(&options.bucket);
@@ -141,7 +156,8 @@ fn open_parts(meta: &Arc<Meta>, options: &VolumeOptions, variables: Variables<'_
     let store = sluice_object::open(&store)?;
     let index = MetaIndex::new(Arc::clone(meta));
     let data = DataStore::open(&data, store, Arc::clone(&index) as _, None)?;
-    Ok(Vfs::new(index, data, vfs))
+    let vfs = Vfs::new(index, data, vfs);
+    Ok(Opened { vfs, companion: group.map(|client| client as _) })
 }
 
 impl VolumeOptions {

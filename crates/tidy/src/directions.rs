@@ -21,7 +21,7 @@ const ARROWS: [(&str, &[&str]); 20] = [
     ("fuse", &["types", "vfs"]),
     ("fs", &["types", "vfs"]),
     ("tasks", &["types"]),
-    ("open", &["types", "meta", "meta-sql", "meta-redis", "meta-kv", "object", "data", "vfs", "fs"]),
+    ("open", &["types", "meta", "meta-sql", "meta-redis", "meta-kv", "object", "data", "peer", "vfs", "fs"]),
     ("c", &["types", "fs", "open"]),
     ("python", &["types", "fs", "open"]),
     ("jni", &["fs", "open"]),

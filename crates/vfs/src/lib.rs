@@ -9,6 +9,7 @@
 
 mod accesslog;
 mod attrs;
+mod block_hosts;
 mod config;
 mod control;
 mod delete_queue;

@@ -13,7 +13,7 @@ use crate::sizes;
 #[command(next_help_heading = "Cache group")]
 pub(crate) struct GroupFlags {
     /// Share the cache with the other clients of the volume that name this group
-    #[arg(long, value_name = "NAME", value_parser = group_name)]
+    #[arg(long, value_name = "NAME", value_parser = sluice_open::group_name)]
     pub(crate) cache_group: Option<String>,
     /// Only take blocks from the group, and give none
     #[arg(long)]
@@ -43,23 +43,6 @@ pub(crate) struct GroupFlags {
     /// volumes
     #[arg(long)]
     pub(crate) group_plaintext: bool,
-}
-
-/// The most bytes of the name of a group.
-const MOST_NAME: usize = 255;
-
-/// A name that fits on a line of a log.
-fn group_name(text: &str) -> Result<String, String> {
-    match text {
-        "" => Err("the group needs a name".into()),
-        long if long.len() > MOST_NAME => {
-            Err(format!("the name has {} bytes, and may have {MOST_NAME}", long.len()))
-        }
-        odd if odd.contains(char::is_control) => {
-            Err(format!("\"{}\" has control characters; leave them out", odd.escape_debug()))
-        }
-        name => Ok(name.to_owned()),
-    }
 }
 
 /// An address at which others can reach this machine.
@@ -158,16 +141,6 @@ fn network(text: &str) -> Result<Network, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_of_groups_fit_on_a_line() {
-        for name in ["g", "a group: ü", &"n".repeat(255)] {
-            assert_eq!(group_name(name).as_deref(), Ok(name));
-        }
-        for wrong in ["", "a\nb", "a\u{1b}[m", "a\u{85}", &"n".repeat(256)] {
-            assert!(group_name(wrong).is_err(), "{wrong:?}");
-        }
-    }
 
     #[test]
     fn networks_contain_their_addresses() {

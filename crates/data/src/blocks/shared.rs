@@ -40,6 +40,11 @@ impl BlockStore {
         block_on(&self.runtime, until(peers.at_owner(key, action), &mut || interrupt.is_set())).flatten()
     }
 
+    /// As [`Peers::owner_host`](crate::Peers::owner_host).
+    pub(crate) fn owner_host(&self, key: BlockKey) -> Option<String> {
+        self.peers.as_ref()?.owner_host(key)
+    }
+
     /// Whether this client has to read the block for all others.
     pub(super) fn owns(&self, key: BlockKey) -> bool {
         self.peers.as_ref().is_some_and(|peers| peers.owns(key))

@@ -83,6 +83,7 @@ impl Directory for Records {
         let member = |member: schema::Member| Member {
             name: member.name,
             address: member.address,
+            host: member.host,
             weight: member.weight,
             fingerprint: member.fingerprint,
             backup: false,

@@ -9,6 +9,7 @@ use std::{
 };
 
 use sluice_fs::{FsError, User, Volume};
+use sluice_vfs::Vfs;
 
 use crate::rig::{Rig, get, put};
 
@@ -61,7 +62,7 @@ pub(crate) fn the_last_user_closes(rig: &Rig) {
 
 pub(crate) fn a_failed_open_is_tried_again(rig: &Rig) {
     let key = key(rig, "failed");
-    let refused = Volume::shared(&key, || Err(FsError::io("refused"))).map(drop);
+    let refused = Volume::shared(&key, || Err::<Arc<Vfs>, _>(FsError::io("refused"))).map(drop);
     assert_eq!(refused, Err(FsError::io("refused")));
     let volume = Volume::shared(&key, || Ok::<_, FsError>(rig.open())).unwrap();
     volume.flush().unwrap();

@@ -16,6 +16,8 @@ pub struct Member {
     pub name: String,
     /// Where it answers, as `host:port`.
     pub address: String,
+    /// Name of its machine; empty if an older client wrote the record.
+    pub host: String,
     /// Its share of the blocks, compared with that of the others. At 0 it gets no new ones.
     pub weight: u32,
     /// How often this session has joined, from 1 on.
@@ -53,6 +55,7 @@ mod tests {
             group: "g".into(),
             name: String::new(),
             address: "h:1".into(),
+            host: String::new(),
             weight: 100,
             epoch: 2,
             fingerprint: None,

@@ -226,6 +226,7 @@ impl Cluster {
             weight: 100,
             fingerprint: node.server.fingerprint(),
             backup,
+            ..Member::default()
         }
     }
 

@@ -82,6 +82,7 @@ async fn a_damaged_cache_file_is_never_passed_on_and_goes() {
             weight: 100,
             fingerprint: server.fingerprint(),
             backup: false,
+            ..Member::default()
         });
         // One goes as a copy, one is sent from its file.
         let blocks = [key(1, 20_000), key(2, 300_000)];

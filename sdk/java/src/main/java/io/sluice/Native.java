@@ -108,6 +108,9 @@ final class Native {
 
   static native byte[] summary(long session, byte[] path) throws NativeException;
 
+  static native byte[] blockHosts(long session, byte[] path, long start, long end, long part)
+      throws NativeException;
+
   static native byte[] quota(long session, byte[] path) throws NativeException;
 
   static native void setQuota(long session, byte[] path, long inodes, long space)
@@ -133,8 +136,7 @@ final class Native {
 
   static native byte[] acl(long session, byte[] path, boolean defaults) throws NativeException;
 
-  static native void setAcl(long session, byte[] path, boolean defaults, byte[] acl)
-      throws NativeException;
+  static native void removeAcl(long session, byte[] path, boolean defaults) throws NativeException;
 
   static native void changeAcl(long session, byte[] path, boolean defaults, byte[] was, byte[] acl)
       throws NativeException;

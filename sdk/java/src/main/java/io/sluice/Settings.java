@@ -19,7 +19,8 @@ final class Settings {
   /** What the native library knows. */
   private static final String[] NATIVE = {
     "read-only", "no-bgjob", "writeback", "subdir", "bucket", "heartbeat", "open-cache", "memory-size",
-    "max-readahead", "cache-size", "prefetch", "max-uploads", "max-downloads", "cache-dir", "debug",
+    "max-readahead", "cache-size", "prefetch", "max-uploads", "max-downloads", "cache-dir", "cache-group",
+    "debug",
   };
 
   /** Variables of the environment that the native library may see: secrets that no file shall have. */

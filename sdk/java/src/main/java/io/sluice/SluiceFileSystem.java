@@ -97,6 +97,7 @@ public class SluiceFileSystem extends FileSystem {
   private int bufferSize;
   private int page;
   private boolean checksums;
+  private boolean inCacheGroup;
   private Operations operations;
   /** Null if this file system empties no trash. */
   private TrashEmptier emptier;
@@ -136,6 +137,7 @@ public class SluiceFileSystem extends FileSystem {
     bufferSize = (int) settings.size("min-buffer-size", 128 << 10);
     page = Integer.parseInt(settings.get("list-page", "1000"));
     checksums = settings.is("file.checksum", false);
+    inCacheGroup = !settings.get("cache-group", "").isEmpty();
     String mask = settings.get("umask", "");
     if (!mask.isEmpty()) {
       configuration.set(FsPermission.UMASK_LABEL, mask);
@@ -1024,16 +1026,30 @@ public class SluiceFileSystem extends FileSystem {
     long end = start + Math.min(length, file.getLen() - start);
     long size = file.getBlockSize() > 0 ? file.getBlockSize() : blockSize;
     List<BlockLocation> blocks = new ArrayList<>();
+    ByteBuffer owners = owners(file.getPath(), start, end, size);
     for (long begin = start - start % size; begin < end; begin += size) {
-      // Every client reads the same object store: all are equally near.
-      blocks.add(
-          new BlockLocation(
-              new String[] {"localhost:50010"},
-              new String[] {"localhost"},
-              begin,
-              Math.min(size, file.getLen() - begin)));
+      String machines = owners.hasRemaining() ? Record.text(Record.take(owners)) : "";
+      // Without an owner, all are equally near to the object store.
+      String[] hosts = machines.isEmpty() ? new String[] {"localhost"} : machines.split(",");
+      String[] names = new String[hosts.length];
+      for (int at = 0; at < hosts.length; at++) {
+        names[at] = hosts[at] + ":50010";
+      }
+      blocks.add(new BlockLocation(names, hosts, begin, Math.min(size, file.getLen() - begin)));
     }
     return blocks.toArray(new BlockLocation[0]);
+  }
+
+  /** The machines that cache each block of a file, if there is a cache group. */
+  private ByteBuffer owners(Path path, long start, long end, long size) throws IOException {
+    if (!inCacheGroup) {
+      return ByteBuffer.allocate(0);
+    }
+    byte[] name = bytes(path);
+    return on(
+        path,
+        FsAction.READ,
+        handle -> ByteBuffer.wrap(Native.blockHosts(handle, name, start, end, size)));
   }
 
   @Override
@@ -1324,7 +1340,7 @@ public class SluiceFileSystem extends FileSystem {
       return;
     }
     try {
-      Native.setAcl(session.get(), bytes(path), true, new byte[0]);
+      Native.removeAcl(session.get(), bytes(path), true);
     } catch (NativeException e) {
       if (e.errno() != NativeException.ENODATA) {
         throw aclFailure(e, path);

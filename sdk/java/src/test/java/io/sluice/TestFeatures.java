@@ -252,6 +252,14 @@ class TestFeatures {
       assertEquals(2, blocks.length);
       assertEquals(400, blocks[0].getOffset());
       assertEquals(200, blocks[1].getLength());
+      assertArrayEquals(new String[] {"localhost"}, blocks[0].getHosts());
+    }
+    conf.set("sluice.cache-group", "of-nobody");
+    try (FileSystem alone = Volumes.fileSystem(conf)) {
+      FileStatus status = alone.getFileStatus(new Path(dir, "a/f"));
+      BlockLocation[] blocks = alone.getFileBlockLocations(status, 0, 1000);
+      assertEquals(3, blocks.length);
+      assertArrayEquals(new String[] {"localhost"}, blocks[2].getHosts());
     }
   }
 

@@ -1042,14 +1042,18 @@ public class SluiceFileSystem extends FileSystem {
 
   /** The machines that cache each block of a file, if there is a cache group. */
   private ByteBuffer owners(Path path, long start, long end, long size) throws IOException {
-    if (!inCacheGroup) {
-      return ByteBuffer.allocate(0);
+    byte[] machines = new byte[0];
+    if (inCacheGroup) {
+      try {
+        machines = Native.blockHosts(session.get(), bytes(path), start, end, size);
+      } catch (NativeException e) {
+        // A listing also names files that the user may not read, or that are gone by now.
+        if (e.errno() != NativeException.EACCES && e.errno() != NativeException.ENOENT) {
+          throw failure(e, path, FsAction.READ, false);
+        }
+      }
     }
-    byte[] name = bytes(path);
-    return on(
-        path,
-        FsAction.READ,
-        handle -> ByteBuffer.wrap(Native.blockHosts(handle, name, start, end, size)));
+    return ByteBuffer.wrap(machines);
   }
 
   @Override

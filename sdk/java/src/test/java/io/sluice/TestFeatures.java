@@ -25,6 +25,7 @@ import org.apache.hadoop.fs.FileChecksum;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.GlobalStorageStatistics;
+import org.apache.hadoop.fs.LocatedFileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.PathHandle;
 import org.apache.hadoop.fs.RemoteIterator;
@@ -260,6 +261,11 @@ class TestFeatures {
       BlockLocation[] blocks = alone.getFileBlockLocations(status, 0, 1000);
       assertEquals(3, blocks.length);
       assertArrayEquals(new String[] {"localhost"}, blocks[2].getHosts());
+    }
+    fs.setPermission(new Path(dir, "g"), new FsPermission((short) 0));
+    try (FileSystem other = Volumes.as(conf, "eve", "others")) {
+      RemoteIterator<LocatedFileStatus> listed = other.listFiles(dir, false);
+      assertArrayEquals(new String[] {"localhost"}, listed.next().getBlockLocations()[0].getHosts());
     }
   }
 

@@ -55,10 +55,8 @@ impl GroupClient {
             .thread_name("sluice-group")
             .enable_all()
             .build()?;
-        let directory = Records { meta: Arc::downgrade(meta), group: name.to_owned() };
-        let ring = Arc::new(KeyRing::new(&meta.env().format().uuid, name, Vec::new()));
         let handle = runtime.handle().clone();
-        let group = Group::new(config, ring, Arc::new(directory), handle.clone());
+        let group = group(meta, name, config, handle.clone());
         if let Err(reason) = group.refresh() {
             tracing::warn!(reason, "the list of the cache group could not be read; it is tried again");
         }
@@ -83,6 +81,14 @@ impl Drop for GroupClient {
             runtime.shutdown_background();
         }
     }
+}
+
+/// The group `name` of the volume, for a client that knows no member yet. It works as long as
+/// `meta` is open. Its connections live on `runtime`.
+pub fn group(meta: &Arc<Meta>, name: &str, config: GroupConfig, runtime: Handle) -> Arc<Group> {
+    let directory = Records { meta: Arc::downgrade(meta), group: name.to_owned() };
+    let ring = Arc::new(KeyRing::new(&meta.env().format().uuid, name, Vec::new()));
+    Group::new(config, ring, Arc::new(directory), runtime)
 }
 
 /// The records of a group in the metadata engine.

@@ -17,7 +17,7 @@ mod volume;
 pub use engines::{absolute, client_cache, engine, takes_password_from_environment};
 pub use error::{OpenError, Result};
 pub use failure::Failure;
-pub use group::{GroupClient, group_name};
+pub use group::{GroupClient, group, group_name};
 pub use named::parse_flag;
 pub use session::{VERSION, addresses, host_name, session_info};
 pub use store::{data_config, layout, region, store_config};

@@ -53,7 +53,7 @@ impl CacheNode {
         let meta = Meta::open(volume::engine(&self.meta)?, volume::options(name.clone(), false))?;
         let store = sluice_object::open(&volume::store_config(&meta))?;
         let config = GroupConfig { own: Some(name.clone()), ..GroupConfig::default() };
-        let group = volume::group(&meta, config, runtime.handle().clone());
+        let group = sluice_open::group(&meta, volume::GROUP, config, runtime.handle().clone());
         group.refresh().map_err(anyhow::Error::msg)?;
         let cache =
             CacheConfig { dirs: vec![self.dir.clone()], free_space_ratio: 0.01, ..CacheConfig::default() };

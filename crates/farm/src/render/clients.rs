@@ -111,7 +111,7 @@ impl Clients {
         let config = GroupConfig { min_timeout, ..GroupConfig::default() };
         let shared = Shared {
             store: sluice_object::open(&volume::store_config(&meta))?,
-            group: volume::group(&meta, config, runtime.handle().clone()),
+            group: sluice_open::group(&meta, volume::GROUP, config, runtime.handle().clone()),
             engine,
             runtime: runtime.handle().clone(),
             heartbeats: Timetable::start("farm-beat", BEATING)?,

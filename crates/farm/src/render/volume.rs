@@ -3,17 +3,16 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
-use sluice_meta::{Interrupt, Meta, Options, engine::Engine, schema};
+use sluice_meta::{Meta, Options, engine::Engine, schema};
 use sluice_meta_redis::RedisEngine;
 use sluice_meta_sql::PostgresEngine;
 use sluice_object::StoreConfig;
-use sluice_peer::{Directory, Group, GroupConfig, GroupKey, KeyRing, Member, Members};
+use sluice_peer::Group;
 use sluice_testkit::{
     server::objects::{ACCESS_KEY, BUCKET, SECRET_KEY},
     wrap::Counting,
 };
 use sluice_types::{Clock as _, SystemClock};
-use tokio::runtime::Handle;
 
 /// The cache group.
 pub(crate) const GROUP: &str = "farm";
@@ -66,36 +65,6 @@ pub(crate) fn options(name: String, read_only: bool) -> Options {
         ..schema::SessionInfo::default()
     };
     Options { read_only, info, ..Options::default() }
-}
-
-/// A member or a client of the group.
-pub(crate) fn group(meta: &Arc<Meta>, config: GroupConfig, runtime: Handle) -> Arc<Group> {
-    let ring = Arc::new(KeyRing::new(&meta.env().format().uuid, GROUP, Vec::new()));
-    Group::new(config, ring, Arc::new(Records(Arc::clone(meta))), runtime)
-}
-
-/// The records of the group in the metadata engine.
-struct Records(Arc<Meta>);
-
-impl Directory for Records {
-    fn members(&self) -> Result<Members, String> {
-        let found = self.0.members(GROUP, &Interrupt::never()).map_err(|error| error.to_string())?;
-        let member = |member: schema::Member| Member {
-            name: member.name,
-            address: member.address,
-            host: member.host,
-            weight: member.weight,
-            fingerprint: member.fingerprint,
-            backup: false,
-        };
-        Ok(Members { version: found.version, members: found.members.into_iter().map(member).collect() })
-    }
-
-    fn keys(&self) -> Result<Vec<GroupKey>, String> {
-        let keys = self.0.group_keys(&Interrupt::never()).map_err(|error| error.to_string())?;
-        let keys = std::iter::once(&keys.newest).chain(&keys.before);
-        Ok(keys.map(|key| GroupKey::new(key.number, key.secret.bytes())).collect())
-    }
 }
 
 /// Takes the list of members, which has somebody in it.

@@ -335,12 +335,18 @@ mod tests {
         config::CacheConfig,
     };
 
-    /// A cache in one directory.
+    /// A cache in one directory. Its threads have ended: a first scan would find the files that a
+    /// test writes.
     fn open(place: &Path) -> Arc<DiskCache> {
         let cache = CacheConfig { dirs: vec![place.into()], free_space_ratio: 0.0, ..CacheConfig::default() };
         let config = DataConfig { volume: "v".into(), cache, ..DataConfig::default() };
         let layout = Layout { block_size: 4096, hash_prefix: false };
-        DiskCache::open(&config, layout, Arc::default()).unwrap().unwrap()
+        let cache = DiskCache::open(&config, layout, Arc::default()).unwrap().unwrap();
+        cache.stop();
+        while cache.dirs.iter().any(|dir| Arc::strong_count(dir) > 1) {
+            std::thread::yield_now();
+        }
+        cache
     }
 
     #[test]

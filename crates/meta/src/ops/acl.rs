@@ -114,7 +114,7 @@ impl Op for SetAcl {
                 attr.default_acl = id;
             }
         }
-        attr.ctime = view.now();
+        rules::advance_ctime(&mut attr, view.now());
         view.put(Row::Node(self.ino, attr));
         view.log(|| {
             let rule = self.rule.clone().unwrap_or_else(AclRule::empty);

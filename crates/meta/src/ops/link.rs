@@ -63,7 +63,7 @@ impl Op for Link {
         }
         view.write(Write::Link(self.ino, *dir, 1));
         attr.nlink += 1;
-        attr.ctime = now;
+        rules::advance_ctime(&mut attr, now);
         view.put(Row::Node(self.ino, attr));
         view.insert(Row::Entry(*dir, name.clone(), Entry { kind: attr.kind, ino: self.ino }));
         view.write(Write::Bump { ino: *dir, nlink: 0, time: Some(now) });

@@ -83,7 +83,7 @@ impl Removal {
             return Ok(None);
         }
         let mut attr = self.attr;
-        attr.ctime = view.now();
+        rules::advance_ctime(&mut attr, view.now());
         if single {
             attr.parent = hour;
         } else {
@@ -111,7 +111,7 @@ impl Removal {
     fn remove_link(&self, view: &mut View<'_>) -> RemovedNode {
         let mut attr = self.attr;
         attr.nlink = attr.nlink.saturating_sub(1);
-        attr.ctime = view.now();
+        rules::advance_ctime(&mut attr, view.now());
         if attr.nlink > 0 {
             if attr.parent == Ino::NONE {
                 view.write(Write::Link(self.ino, self.dir, -1));

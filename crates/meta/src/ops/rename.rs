@@ -355,7 +355,7 @@ impl Rename {
         to: Ino,
     ) -> Result<Attr, Stop> {
         let mut attr = node.attr;
-        attr.ctime = view.now();
+        rules::advance_ctime(&mut attr, view.now());
         if from != to {
             if attr.parent == Ino::NONE {
                 view.write(Write::Link(node.ino, from, -1));

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use sluice_types::{Access, Attr, AttrFlags, Caller, FsError, Ino, align4k};
+use sluice_types::{Access, Attr, AttrFlags, Caller, FsError, Ino, Time, align4k};
 
 use crate::{
     engine::{Hold, Write},
@@ -87,6 +87,13 @@ pub(crate) fn check_removable(node: &Attr) -> Result<(), Stop> {
         return Err(FsError::Perm.into());
     }
     Ok(())
+}
+
+/// Sets the ctime of a node that changes: now, or just after the last change if the clock of this
+/// client is not ahead of that. So changes never lead back to an earlier record. A commit relies on
+/// this: it compares the node of a file instead of the file's parents.
+pub(crate) fn advance_ctime(attr: &mut Attr, now: Time) {
+    attr.ctime = now.max(attr.ctime.next());
 }
 
 /// An ACL rule by id.

@@ -99,7 +99,7 @@ impl Op for SetAttr {
         if attr == before {
             return Ok(attr);
         }
-        attr.ctime = view.now();
+        rules::advance_ctime(&mut attr, view.now());
         view.put(Row::Node(self.ino, attr));
         view.log(|| Line::SetAttr { ino: self.ino, set: self.changes.bits(), attr });
         // The root belongs to the volume, and counts for nobody.

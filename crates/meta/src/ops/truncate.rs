@@ -216,7 +216,7 @@ fn parents(view: &mut View<'_>, ino: Ino, attr: &Attr) -> Result<Vec<(Ino, i64)>
 /// if the time is another one than before.
 pub fn changed_content(attr: &mut Attr, mtime: Time, now: Time) {
     attr.mtime = if mtime == attr.mtime { mtime.next() } else { mtime };
-    attr.ctime = now;
+    rules::advance_ctime(attr, now);
 }
 
 /// Hides what the file shows in `from .. to`. Chunks that lie in it whole are dropped, so that no

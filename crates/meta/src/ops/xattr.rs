@@ -173,7 +173,7 @@ fn changing(view: &mut View<'_>, ino: Ino, name: &Name, caller: &Caller) -> Resu
     } else {
         rules::require(!caller.check || caller.superuser || caller.uid == attr.uid, FsError::Perm)?;
     }
-    attr.ctime = view.now();
+    rules::advance_ctime(&mut attr, view.now());
     view.put(Row::Node(ino, attr));
     Ok(())
 }

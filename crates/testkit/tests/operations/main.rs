@@ -4,6 +4,7 @@
 
 mod deep;
 mod leftovers;
+mod links;
 mod listings;
 mod liveness;
 mod members;

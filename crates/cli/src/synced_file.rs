@@ -13,7 +13,7 @@ use std::{
 };
 
 /// Bytes written between two syncs.
-const INTERVAL: usize = 4 << 20;
+const INTERVAL: usize = 1 << 20;
 
 /// The file. Writes fail only for their own reasons: errors of a sync come from [`Self::finish`].
 pub(crate) struct SyncedFile {

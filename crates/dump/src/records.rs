@@ -5,7 +5,7 @@ use std::{
     iter::once,
     sync::{
         Arc, Mutex, PoisonError,
-        mpsc::{Receiver, SyncSender, sync_channel},
+        mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     },
     thread::{self, ScopedJoinHandle},
 };
@@ -29,7 +29,8 @@ use crate::{
 /// Pages that wait to be written.
 const WAITING: usize = 4;
 
-/// Threads that read parts of a scan that can be divided. One more finds them.
+/// Threads that read parts of a scan that can be divided. One more finds them, and reads those that
+/// the others do not take at once.
 const PART_READERS: usize = 3;
 
 /// Records of a page of several kinds. Many, because etcd copies its newest changes for each
@@ -212,7 +213,11 @@ impl Lane<'_> {
         while let Some(next) = self.mixed_page(from.as_ref())? {
             let (divided, rest) = self.source.divide(next);
             for part in divided {
-                parts.send(part).map_err(|_| given_up())?;
+                match parts.try_send(part) {
+                    Ok(()) => {}
+                    Err(TrySendError::Full(part)) => self.read_part(part)?,
+                    Err(TrySendError::Disconnected(_)) => return Err(given_up().into()),
+                }
             }
             if rest.is_none() {
                 break;
@@ -222,16 +227,22 @@ impl Lane<'_> {
         Ok(())
     }
 
-    /// Reads parts to their ends until no more come.
+    /// Reads parts until no more come.
     fn read_parts(self, parts: &Mutex<Receiver<Cursor>>) -> Result<(), DumpError> {
         loop {
             let part = parts.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(part) = part else { return Ok(()) };
-            let mut from = Some(part);
-            while from.is_some() {
-                from = self.mixed_page(from.as_ref())?;
-            }
+            self.read_part(part)?;
         }
+    }
+
+    /// Reads a part to its end.
+    fn read_part(&self, part: Cursor) -> Result<(), DumpError> {
+        let mut from = Some(part);
+        while from.is_some() {
+            from = self.mixed_page(from.as_ref())?;
+        }
+        Ok(())
     }
 
     /// Reads and sends a page of records of several kinds. Returns where the next one begins.

@@ -34,6 +34,9 @@ const FOUND: usize = 400_000;
 /// As [`FOUND`], for keys of one kind: nobody divides them, so each page of records has a cursor
 /// with those that are left.
 const FOUND_OF_ONE: usize = 30_000;
+/// Bytes of a cursor before its keys, and of each key.
+const HEAD: usize = 32;
+const PLACE: usize = 16;
 /// Keys of one part that [`divide`] makes. With parts of 10,000, a dump takes 5 % longer, because
 /// each thread needs more memory.
 const PART: usize = 4000;
@@ -208,14 +211,14 @@ impl Position {
     }
 
     pub(crate) fn cursor(&self) -> Cursor {
-        let mut out = Vec::with_capacity(32 + 16 * self.pending.len());
-        let mut put = |number: u64| out.extend_from_slice(&number.to_be_bytes());
+        let mut out = Vec::with_capacity(HEAD + PLACE * self.pending.len());
         for number in [self.process, self.part, self.cursor, self.inner] {
-            put(number);
+            out.extend_from_slice(&number.to_be_bytes());
         }
         for Place { number, word, index } in &self.pending {
-            put(*number);
-            put((u64::from(*word) << 32) | u64::from(*index));
+            let number = u128::from(*number) << 64;
+            let rest = (u64::from(*word) << 32) | u64::from(*index);
+            out.extend_from_slice(&(number | u128::from(rest)).to_be_bytes());
         }
         Cursor(out)
     }
@@ -232,17 +235,16 @@ impl Position {
     }
 }
 
-/// Parts of the keys in a cursor, and a cursor that finds other keys.
+/// Parts of the keys in a cursor, and a cursor that finds other keys. The keys are not decoded,
+/// because the server waits meanwhile.
 pub(crate) fn divide(cursor: Cursor) -> (Vec<Cursor>, Option<Cursor>) {
-    match Position::read(&cursor) {
+    let Some((head, places)) = cursor.0.split_at_checked(HEAD) else { return (Vec::new(), Some(cursor)) };
+    match Position::read(&Cursor(head.to_vec())) {
         // The cursor in a key that is partly read is of no use elsewhere.
-        Some(all) if all.inner == 0 && !all.pending.is_empty() => {
-            let part = |part: &[Place]| {
-                let pending = part.to_vec();
-                Position { process: all.process, pending, ..Position::default() }.cursor()
-            };
-            let parts = all.pending.chunks(PART).map(part).collect();
-            (parts, Position { pending: Vec::new(), ..all }.next())
+        Some(all) if all.inner == 0 && !places.is_empty() => {
+            let head = Position { process: all.process, ..Position::default() }.cursor();
+            let part = |part: &[u8]| Cursor([&head.0, part].concat());
+            (places.chunks(PLACE * PART).map(part).collect(), all.next())
         }
         _ => (Vec::new(), Some(cursor)),
     }

@@ -21,7 +21,7 @@ const SLOWDOWN: Duration = Duration::from_millis(10);
 const RECHECK: Duration = Duration::from_millis(50);
 
 /// From this share of the limit on, writers are paced. So much in flight keeps a fast store busy.
-const PACED_SHARE: u64 = 6;
+const PACED_SHARE: u64 = 8;
 /// Bytes per second that a writer may write at least while it is paced. So a store that is slower
 /// is not waited for as long as there is memory.
 const PACE: u64 = 1 << 30;
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_paced_writer_goes_on_when_there_is_room() {
-        let budget = Budget::new(600, std::array::from_fn(|_| Arc::default()));
+        let budget = Budget::new(800, std::array::from_fn(|_| Arc::default()));
         let below = budget.charge(99);
         budget.pace(u64::MAX);
         let charge = budget.charge(1);

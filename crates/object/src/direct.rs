@@ -28,6 +28,9 @@ pub(crate) const SMALLEST: usize = ALIGNED;
 const FAST: u64 = 600_000_000;
 /// On another one, each such file is moved in the way that seems the slower one, to learn its rate.
 const PROBE: usize = 32;
+/// As long as that way stays the slower one, twice as many files are between two of them, up to
+/// so many: a file on a disk that is busy with the page cache takes long.
+const RAREST: usize = 4096;
 
 /// How files of similar size are moved, in one direction.
 #[derive(Debug)]
@@ -38,7 +41,10 @@ pub struct Direct {
     most: usize,
     /// Whether the file system refused to.
     refused: AtomicBool,
-    begun: AtomicUsize,
+    /// Files since the last one that was moved in the way that seems the slower one.
+    since: AtomicUsize,
+    /// Files until the next such one.
+    interval: AtomicUsize,
     directly: Way,
     cached: Way,
 }
@@ -58,6 +64,8 @@ pub(crate) struct Turn<'a> {
     direct: &'a Direct,
     /// Whether without the page cache.
     pub(crate) directly: bool,
+    /// Whether this way seems the slower one.
+    probes: bool,
     begun: Instant,
     /// Files that were under way on this way, itself included.
     together: usize,
@@ -70,7 +78,9 @@ impl Direct {
             smallest,
             most,
             refused: AtomicBool::new(false),
-            begun: AtomicUsize::new(0),
+            // The first file on a slow disk tries the other way.
+            since: AtomicUsize::new(PROBE),
+            interval: AtomicUsize::new(PROBE),
             directly: Way::default(),
             cached: Way::default(),
         }
@@ -116,19 +126,53 @@ impl Direct {
     pub(crate) fn begin(&self) -> Turn<'_> {
         let rate = self.directly.rate.load(Ordering::Relaxed);
         let sure = rate == 0 || rate >= FAST;
-        // It may be a bit slower, because it needs less processor time.
-        let better = sure || rate >= self.cached.rate.load(Ordering::Relaxed) / 10 * 7;
-        let probes = !sure && self.begun.fetch_add(1, Ordering::Relaxed).is_multiple_of(PROBE);
+        let better = sure || is_better(rate, self.cached.rate.load(Ordering::Relaxed));
+        let probes = !sure && self.is_due();
         let room = |running| (running < self.most).then_some(running + 1);
         let running = &self.directly.running;
         if better != probes
             && let Ok(others) = running.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room)
         {
-            return Turn { direct: self, directly: true, begun: Instant::now(), together: others + 1 };
+            return Turn {
+                direct: self,
+                directly: true,
+                probes,
+                begun: Instant::now(),
+                together: others + 1,
+            };
         }
         let together = self.cached.running.fetch_add(1, Ordering::Relaxed) + 1;
-        Turn { direct: self, directly: false, begun: Instant::now(), together }
+        // Without room, a file goes this way although it seems the better one.
+        let probes = probes && better;
+        Turn { direct: self, directly: false, probes, begun: Instant::now(), together }
     }
+
+    /// Whether a file is to be moved in the way that seems the slower one.
+    fn is_due(&self) -> bool {
+        let due = self.since.fetch_add(1, Ordering::Relaxed) + 1 >= self.interval.load(Ordering::Relaxed);
+        if due {
+            self.since.store(0, Ordering::Relaxed);
+        }
+        due
+    }
+
+    /// The way that seemed the slower one moved a file at this rate.
+    fn probed(&self, directly: bool, rate: u64) {
+        let slower = if directly {
+            !is_better(rate, self.cached.rate.load(Ordering::Relaxed))
+        } else {
+            is_better(self.directly.rate.load(Ordering::Relaxed), rate)
+        };
+        let next = |interval: usize| Some(if slower { (interval * 2).min(RAREST) } else { PROBE });
+        // The update never fails.
+        let _ = self.interval.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+    }
+}
+
+/// Whether files are to be moved directly, at these rates. That may be a bit slower, because it
+/// needs less processor time.
+fn is_better(directly: u64, cached: u64) -> bool {
+    directly >= cached / 10 * 7
 }
 
 impl Turn<'_> {
@@ -141,6 +185,9 @@ impl Turn<'_> {
         let way = self.way();
         let together = (self.together + way.running.load(Ordering::Relaxed)) as f64 / 2.0;
         let sample = (bytes as f64 * together / self.begun.elapsed().as_secs_f64().max(1e-9)) as u64;
+        if self.probes {
+            self.direct.probed(self.directly, sample);
+        }
         let average = |rate: u64| Some(if rate == 0 { sample } else { rate / 4 * 3 + sample / 4 });
         // The update never fails.
         let _ = way.rate.fetch_update(Ordering::Relaxed, Ordering::Relaxed, average);
@@ -253,6 +300,15 @@ mod tests {
         assert!(taken > 1100, "the page cache became slower: {taken}");
         let taken = moves(&direct, 640, 1, 1);
         assert!(taken > 600, "the disk is fast again: {taken}");
+    }
+
+    #[test]
+    fn a_way_that_stays_slower_is_tried_ever_more_rarely() {
+        let direct = Direct::new(4, LARGE);
+        let taken = moves(&direct, 10_000, 10, 2);
+        assert!((5..15).contains(&taken), "{taken} of 10,000 tried the slower way");
+        let taken = moves(&direct, 2 * RAREST, 10, 2);
+        assert!(taken > 0, "it is still tried");
     }
 
     #[test]

@@ -213,10 +213,14 @@ impl Lane<'_> {
         while let Some(next) = self.mixed_page(from.as_ref())? {
             let (divided, rest) = self.source.divide(next);
             for part in divided {
-                match parts.try_send(part) {
-                    Ok(()) => {}
-                    Err(TrySendError::Full(part)) => self.read_part(part)?,
-                    Err(TrySendError::Disconnected(_)) => return Err(given_up().into()),
+                // A part may be long, so only a page of it is read here before the next try.
+                let mut left = Some(part);
+                while let Some(part) = left.take() {
+                    left = match parts.try_send(part) {
+                        Ok(()) => None,
+                        Err(TrySendError::Full(part)) => self.mixed_page(Some(&part))?,
+                        Err(TrySendError::Disconnected(_)) => return Err(given_up().into()),
+                    };
                 }
             }
             if rest.is_none() {
@@ -227,22 +231,16 @@ impl Lane<'_> {
         Ok(())
     }
 
-    /// Reads parts until no more come.
+    /// Reads parts to their ends until no more come.
     fn read_parts(self, parts: &Mutex<Receiver<Cursor>>) -> Result<(), DumpError> {
         loop {
             let part = parts.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(part) = part else { return Ok(()) };
-            self.read_part(part)?;
+            let mut from = Some(part);
+            while from.is_some() {
+                from = self.mixed_page(from.as_ref())?;
+            }
         }
-    }
-
-    /// Reads a part to its end.
-    fn read_part(&self, part: Cursor) -> Result<(), DumpError> {
-        let mut from = Some(part);
-        while from.is_some() {
-            from = self.mixed_page(from.as_ref())?;
-        }
-        Ok(())
     }
 
     /// Reads and sends a page of records of several kinds. Returns where the next one begins.

@@ -45,6 +45,8 @@ pub struct Direct {
     since: AtomicUsize,
     /// Files until the next such one.
     interval: AtomicUsize,
+    /// Whether the direct way seemed the better one for the last file.
+    better: AtomicBool,
     directly: Way,
     cached: Way,
 }
@@ -81,6 +83,7 @@ impl Direct {
             // The first file on a slow disk tries the other way.
             since: AtomicUsize::new(PROBE),
             interval: AtomicUsize::new(PROBE),
+            better: AtomicBool::new(true),
             directly: Way::default(),
             cached: Way::default(),
         }
@@ -127,33 +130,28 @@ impl Direct {
         let rate = self.directly.rate.load(Ordering::Relaxed);
         let sure = rate == 0 || rate >= FAST;
         let better = sure || is_better(rate, self.cached.rate.load(Ordering::Relaxed));
-        let probes = !sure && self.is_due();
+        if sure || self.better.swap(better, Ordering::Relaxed) != better {
+            self.interval.store(PROBE, Ordering::Relaxed);
+        }
+        let since = self.since.fetch_add(1, Ordering::Relaxed) + 1;
+        let probes = !sure && since >= self.interval.load(Ordering::Relaxed);
         let room = |running| (running < self.most).then_some(running + 1);
         let running = &self.directly.running;
         if better != probes
             && let Ok(others) = running.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room)
         {
-            return Turn {
-                direct: self,
-                directly: true,
-                probes,
-                begun: Instant::now(),
-                together: others + 1,
-            };
+            return self.turn(true, probes, others + 1);
         }
         let together = self.cached.running.fetch_add(1, Ordering::Relaxed) + 1;
         // Without room, a file goes this way although it seems the better one.
-        let probes = probes && better;
-        Turn { direct: self, directly: false, probes, begun: Instant::now(), together }
+        self.turn(false, probes && better, together)
     }
 
-    /// Whether a file is to be moved in the way that seems the slower one.
-    fn is_due(&self) -> bool {
-        let due = self.since.fetch_add(1, Ordering::Relaxed) + 1 >= self.interval.load(Ordering::Relaxed);
-        if due {
+    fn turn(&self, directly: bool, probes: bool, together: usize) -> Turn<'_> {
+        if probes {
             self.since.store(0, Ordering::Relaxed);
         }
-        due
+        Turn { direct: self, directly, probes, begun: Instant::now(), together }
     }
 
     /// The way that seemed the slower one moved a file at this rate.
@@ -309,6 +307,10 @@ mod tests {
         assert!((5..15).contains(&taken), "{taken} of 10,000 tried the slower way");
         let taken = moves(&direct, 2 * RAREST, 10, 2);
         assert!(taken > 0, "it is still tried");
+        let taken = moves(&direct, 40, 10, 40);
+        assert!(taken > 20, "the page cache became slower: {taken}");
+        let taken = moves(&direct, 640, 10, 2);
+        assert!(taken < 200, "the page cache is fast again, and soon tried: {taken}");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 use sluice_meta::{
     Stop, View,
+    engine::Hold,
     op::{ConflictKeys, Op},
     ops::{
         create::Create,
@@ -109,8 +110,10 @@ impl Op for Marked {
             Act::Rmdir(op) => removed = remove(op.run(view)?),
             Act::Rename(op) => {
                 let out = op.run(view)?;
-                // Two names of one file: nothing is to be done, and nothing is committed.
-                marked = out.attr.ctime == view.now();
+                // Two names of one file: nothing is to be done, and nothing is committed. Anything
+                // else moves the ctime on. What this operation writes is not seen here yet.
+                let before = view.node(out.ino, Hold::None)?;
+                marked = before.is_none_or(|before| before.ctime != out.attr.ctime);
                 removed = out.replaced;
             }
             Act::Link(op) => drop(op.run(view)?),

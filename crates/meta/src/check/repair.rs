@@ -80,6 +80,12 @@ impl Op for Repair {
                     return Ok(false);
                 }
                 view.write(Write::Link(*ino, *dir, names.counted - stored));
+                // A write that has read the parents compares the node alone. What else was found
+                // in this node may still be repaired.
+                if let Some(mut attr) = view.node(*ino, Hold::Lock)? {
+                    attr.ctime = attr.ctime.next();
+                    view.put(Row::Node(*ino, attr));
+                }
                 Ok(true)
             }
             Finding::ChunkWithoutFile { ino, index } => drop_chunk(view, *ino, *index),

@@ -104,7 +104,8 @@ impl Removal {
         discard_usage(view, self.ino);
         view.write(Write::Clear(List::Xattrs(self.ino)));
         rules::charge_volume(view, &self.attr, -4096, -1);
-        let attr = Attr { nlink: 0, ctime: view.now(), ..self.attr };
+        let mut attr = Attr { nlink: 0, ..self.attr };
+        rules::advance_ctime(&mut attr, view.now());
         RemovedNode::Deleted { file_length: None, attr: Some(attr) }
     }
 

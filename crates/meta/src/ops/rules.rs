@@ -89,11 +89,16 @@ pub(crate) fn check_removable(node: &Attr) -> Result<(), Stop> {
     Ok(())
 }
 
+/// Seconds by which the clocks of clients may differ.
+const CLOCK_SKEW: i64 = 60;
+
 /// Sets the ctime of a node that changes: now, or just after the last change if the clock of this
-/// client is not ahead of that. So changes never lead back to an earlier record. A commit relies on
-/// this: it compares the node of a file instead of the file's parents.
+/// client is a bit behind that of another. So changes do not lead back to an earlier record. A
+/// commit relies on this: it compares the node of a file instead of the file's parents. A ctime
+/// that is far ahead is from a clock that was wrong, and is not kept.
 pub(crate) fn advance_ctime(attr: &mut Attr, now: Time) {
-    attr.ctime = now.max(attr.ctime.next());
+    let is_wrong = attr.ctime.sec > now.sec.saturating_add(CLOCK_SKEW);
+    attr.ctime = if is_wrong { now } else { now.max(attr.ctime.next()) };
 }
 
 /// An ACL rule by id.

@@ -7,7 +7,8 @@ use std::sync::{
 
 use sluice_meta::{
     Interrupt, Meta, Options,
-    engine::Engine,
+    check::{Counted, Finding, Repair},
+    engine::{Commit, Engine, Write as Change},
     op::At,
     ops::{
         link::Link,
@@ -38,6 +39,11 @@ fn client(engine: Arc<dyn Engine>) -> Arc<Meta> {
 /// A file grows that has the names `1/a` and `10/b`. Between the last read of this write and its
 /// commit, another client makes `change`.
 fn grow_while(trash_days: i64, change: impl Fn(&Meta) + Send + Sync + 'static) {
+    grow_damaged_while(trash_days, Vec::new(), change);
+}
+
+/// As [`grow_while`], with records of the file that are damaged before.
+fn grow_damaged_while(trash_days: i64, damage: Vec<Change>, change: impl Fn(&Meta) + Send + Sync + 'static) {
     let (store, never) = (crate::fresh(), Interrupt::never());
     store.format(trash_days);
     let other = client(store.open());
@@ -47,6 +53,7 @@ fn grow_while(trash_days: i64, change: impl Fn(&Meta) + Send + Sync + 'static) {
     other.run(create(1, "a", 20, FileType::File), &never).unwrap();
     let link = Link { ino: Ino(20), at: at(10, "b"), caller: Caller::client() };
     other.run(link, &never).unwrap();
+    store.open().commit(&Commit { writes: damage, ..Commit::default() }).unwrap();
     let armed = Arc::new(AtomicBool::new(false));
     let once = Arc::clone(&armed);
     let engine = Hooked::new(store.open()).before_commit(move |_| {
@@ -96,5 +103,18 @@ fn a_write_counts_in_the_directory_of_a_name_made_for_another() {
         unlink(other, at(10, "b"));
         let link = Link { ino: Ino(20), at: at(11, "b"), caller: Caller::client() };
         other.run(link, &Interrupt::never()).unwrap();
+    });
+}
+
+#[test]
+fn a_write_counts_in_the_directory_that_a_repair_found() {
+    let damage = vec![Change::Link(Ino(20), Ino(10), -1), Change::Link(Ino(20), Ino(11), 1)];
+    grow_damaged_while(0, damage, |other| {
+        for (dir, stored, counted) in [(10, 0, 1), (11, 1, 0)] {
+            let names = Counted { stored, counted };
+            let finding = Finding::Parents { ino: Ino(20), dir: Ino(dir), names };
+            let repair = Repair { finding, dir_mode: 0o755, busy_since: None };
+            assert_eq!(other.run(repair, &Interrupt::never()), Ok(true));
+        }
     });
 }

@@ -212,13 +212,13 @@ impl Position {
 
     pub(crate) fn cursor(&self) -> Cursor {
         let mut out = Vec::with_capacity(HEAD + PLACE * self.pending.len());
+        let mut put = |number: u64| out.extend_from_slice(&number.to_be_bytes());
         for number in [self.process, self.part, self.cursor, self.inner] {
-            out.extend_from_slice(&number.to_be_bytes());
+            put(number);
         }
         for Place { number, word, index } in &self.pending {
-            let number = u128::from(*number) << 64;
-            let rest = (u64::from(*word) << 32) | u64::from(*index);
-            out.extend_from_slice(&(number | u128::from(rest)).to_be_bytes());
+            put(*number);
+            put((u64::from(*word) << 32) | u64::from(*index));
         }
         Cursor(out)
     }
